@@ -1,0 +1,14 @@
+//! Messages between gdrtune and its agents, and between an agent and its workers; and their codec. No IO.
+//!
+//! Both ends are one build: [`Hello`] carries a *build id*, and a mismatch ends the conversation. So messages may change
+//! freely between versions, and nothing here is a stored format.
+//!
+//! ```text
+//! gdrtune  --ToAgent-->  agent  --ToWorker-->  worker (one per rank)
+//!          <-FromAgent--        <-FromWorker--
+//! ```
+
+pub mod codec;
+mod message;
+
+pub use message::*;

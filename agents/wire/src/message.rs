@@ -1,0 +1,348 @@
+//! The messages. Field order is the wire format (postcard), so no `skip_serializing_if` and no self-describing tricks.
+
+use std::time::Duration;
+
+use gdrtune_profiles::vocab::{Choice, DataType, Engine, Environment, Point, ReduceOp};
+use serde::{Deserialize, Serialize};
+
+/// Changes whenever a message changes its meaning without changing its shape.
+pub const PROTOCOL: u32 = 1;
+
+/// How often each side says that it lives.
+pub const HEARTBEAT: Duration = Duration::from_secs(3);
+
+/// Silence after which the other side counts as lost. Half-open TCP never gives an end of file.
+pub const SILENCE_LIMIT: Duration = Duration::from_secs(12);
+
+/// First message in each direction.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`PROTOCOL`] of the sender.
+    pub protocol: u32,
+    /// Hash of the sources that the sender was built from.
+    pub build_id: String,
+    /// The sender's host name.
+    pub hostname: String,
+    /// Linux boot id of the sender's host; empty where it cannot be read.
+    pub boot_id: String,
+    /// Process id of the sender.
+    pub pid: u32,
+}
+
+/// Names one set of workers: one environment, one communicator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct GroupId(pub u32);
+
+/// Key of one run that the native engine's data sockets demand of every peer. Never logged.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionKey(pub [u8; 32]);
+
+impl std::fmt::Debug for SessionKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SessionKey(..)")
+    }
+}
+
+/// From gdrtune to an agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum ToAgent {
+    /// Opens the conversation.
+    Hello(Hello),
+    /// Heartbeat; answered by [`FromAgent::Pong`].
+    Ping(u64),
+    /// Asks for [`FromAgent::Inventory`].
+    Inventory,
+    /// Stores files in a private directory of this agent, for workers that start from emitted files. Answered by
+    /// [`FromAgent::FilesStored`].
+    StoreFiles {
+        /// Names the set.
+        bundle: u32,
+        /// Plain file names (no path separators) and contents.
+        files: Vec<(String, Vec<u8>)>,
+    },
+    /// Starts the node's share of a group; each rank answers [`FromWorker::Bootstrap`].
+    Start(StartGroup),
+    /// Passes a message on to every worker of the group on this node.
+    ToWorkers {
+        /// The group.
+        group: GroupId,
+        /// What each of its workers gets.
+        message: ToWorker,
+    },
+    /// Kills the group's workers now; each answers [`FromAgent::WorkerEnded`].
+    Stop(GroupId),
+    /// Ends the agent after its workers.
+    Shutdown,
+}
+
+/// A node's share of a group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StartGroup {
+    /// The group.
+    pub group: GroupId,
+    /// Ranks in the whole group.
+    pub world: u32,
+    /// Nodes in the whole group.
+    pub nodes: u32,
+    /// The ranks that run here.
+    pub ranks: Vec<u32>,
+    /// What runs the collectives.
+    pub engine: Engine,
+    /// Where the workers take their settings from.
+    pub settings: Settings,
+    /// What data sockets demand of a peer.
+    pub key: SessionKey,
+    /// Largest buffer that a script of this group will use, in bytes.
+    pub max_bytes: u64,
+    /// Time from here to every rank's [`FromWorker::Connected`], in milliseconds; later the group is killed.
+    pub deadline_ms: u64,
+}
+
+/// Where workers take their environment and rules from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Settings {
+    /// The node's environment as it is: the default arm.
+    Site,
+    /// Variables over the node's environment; choices come with each item.
+    Live(Environment),
+    /// The emitted files of a stored bundle alone: `worker --ab DIR` reads `profile.env` and `nccl-tuner.csv` there.
+    Deployed {
+        /// The bundle of [`ToAgent::StoreFiles`].
+        bundle: u32,
+    },
+}
+
+/// From an agent to gdrtune.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum FromAgent {
+    /// Answers [`ToAgent::Hello`].
+    Hello(Hello),
+    /// Answers [`ToAgent::Ping`] with its number.
+    Pong(u64),
+    /// What the node has.
+    Inventory(Box<Inventory>),
+    /// The files of a bundle are on disk.
+    FilesStored {
+        /// The bundle.
+        bundle: u32,
+    },
+    /// A request could not be carried out.
+    Refused {
+        /// Which request, and why, for people.
+        why: String,
+    },
+    /// A worker says something.
+    Worker {
+        /// Its group.
+        group: GroupId,
+        /// Its rank.
+        rank: u32,
+        /// What it says.
+        message: FromWorker,
+    },
+    /// A worker's process group is gone and reaped. Sent once for every rank of a [`StartGroup`], whatever happens.
+    WorkerEnded {
+        /// Its group.
+        group: GroupId,
+        /// Its rank.
+        rank: u32,
+        /// Why it ended.
+        cause: EndCause,
+    },
+    /// Something for the log.
+    Log(String),
+}
+
+/// Why a worker ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EndCause {
+    /// It was told to quit.
+    Finished,
+    /// [`ToAgent::Stop`] killed it.
+    Stopped,
+    /// It overran a deadline and was killed. A hang.
+    Deadline {
+        /// What it was doing, for people.
+        during: String,
+    },
+    /// It ended by itself with this code.
+    Exit(i32),
+    /// A signal ended it.
+    Signal(i32),
+    /// It could not be started.
+    NotStarted(String),
+    /// It was killed because another rank of its group on this node had ended.
+    PeerEnded,
+}
+
+/// From an agent to a worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum ToWorker {
+    /// First message: who the worker is.
+    Init(WorkerInit),
+    /// Bootstrap bytes of every rank, in rank order; the worker connects and answers [`FromWorker::Connected`].
+    Connect {
+        /// What each rank sent as [`FromWorker::Bootstrap`].
+        peers: Vec<Vec<u8>>,
+    },
+    /// Measures the items back to back; one [`FromWorker::Item`] each, then [`FromWorker::ScriptDone`].
+    Run(Script),
+    /// Ends the worker.
+    Quit,
+}
+
+/// Who a worker is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkerInit {
+    /// Its rank.
+    pub rank: u32,
+    /// Ranks in the group.
+    pub world: u32,
+    /// Nodes in the group (rules match on it).
+    pub nodes: u32,
+    /// What runs the collectives.
+    pub engine: Engine,
+    /// What data sockets demand of a peer.
+    pub key: SessionKey,
+    /// Largest buffer that a script will use, in bytes.
+    pub max_bytes: u64,
+    /// Time left for bootstrap and connect, in milliseconds.
+    pub deadline_ms: u64,
+}
+
+/// An ordered list of measurements that all ranks run without a word in between.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Script {
+    /// Chosen by the sender; comes back with every result.
+    pub id: u64,
+    /// The measurements.
+    pub items: Vec<Item>,
+}
+
+/// One measurement: a point and choice, timed over back-to-back iterations.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Item {
+    /// Collective and size.
+    pub point: Point,
+    /// What to run; `None` leaves it to the engine's own choice, or to the rules of its emitted files.
+    pub choice: Option<Choice>,
+    /// Element type.
+    pub data_type: DataType,
+    /// Reduction operator.
+    pub op: ReduceOp,
+    /// Root rank of broadcast and reduce.
+    pub root: u32,
+    /// Whether the result replaces the input.
+    pub in_place: bool,
+    /// Checks every element of one extra, untimed call before the timed ones.
+    pub check: bool,
+    /// Untimed calls before the timed ones.
+    pub warmup: u32,
+    /// Timed calls.
+    pub iterations: u32,
+    /// Time that the whole item may take, in milliseconds. The agent kills the group afterwards.
+    pub lease_ms: u64,
+}
+
+/// From a worker to its agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum FromWorker {
+    /// Opaque bytes that the other ranks need to connect.
+    Bootstrap(Vec<u8>),
+    /// The communicator is up.
+    Connected {
+        /// Time from start to here, in microseconds.
+        setup_us: u64,
+    },
+    /// Result of one item of a script on this rank.
+    Item {
+        /// [`Script::id`].
+        script: u64,
+        /// Index into [`Script::items`].
+        item: u32,
+        /// What came of it.
+        outcome: ItemOutcome,
+    },
+    /// All items of the script are done.
+    ScriptDone {
+        /// [`Script::id`].
+        script: u64,
+    },
+    /// The engine failed; the worker ends after this. Says what was done, where, and what the engine said.
+    Failed(String),
+    /// A line that the worker or a library in it printed.
+    Output(String),
+}
+
+/// What came of one item on one rank.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum ItemOutcome {
+    /// It ran, and its result (if checked) was right.
+    Timed(Times),
+    /// The result was wrong; nothing was timed.
+    Wrong {
+        /// Elements that differ on this rank.
+        elements: u64,
+        /// The first difference, for people.
+        first: String,
+    },
+    /// The engine cannot run this item; all ranks say so alike.
+    Unsupported(String),
+}
+
+/// Times of one item on one rank. Per operation, in microseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Times {
+    /// Wall time of the batch over its iterations.
+    pub mean_us: f64,
+    /// Median of the single iterations.
+    pub median_us: f64,
+    /// Fastest single iteration.
+    pub min_us: f64,
+    /// Slowest single iteration.
+    pub max_us: f64,
+    /// CPU time of the worker's process over the iterations.
+    pub cpu_us: f64,
+    /// What really ran, where the engine can tell.
+    pub selected: Option<Choice>,
+    /// Whether the result of this item was checked.
+    pub checked: bool,
+}
+
+/// What a node has, as far as its agent could read it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Inventory {
+    /// Host name.
+    pub hostname: String,
+    /// Linux boot id: equal on two "nodes" that are one machine.
+    pub boot_id: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// Machine architecture, such as `x86_64`.
+    pub arch: String,
+    /// Logical CPUs that the agent may use.
+    pub cpus: u32,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Network interfaces that are up and have an address, in kernel order.
+    pub interfaces: Vec<Interface>,
+    /// `NCCL_*` and `GDRTUNE_*` variables of the agent's environment: what the site sets today.
+    pub site_env: Environment,
+    /// What could not be read, and why.
+    pub unreadable: Vec<String>,
+}
+
+/// A network interface.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Interface {
+    /// Kernel name.
+    pub name: String,
+    /// Addresses in text form, IPv4 first.
+    pub addresses: Vec<std::net::IpAddr>,
+    /// Whether it is the loopback.
+    pub loopback: bool,
+    /// MTU in bytes.
+    pub mtu: u32,
+    /// Link speed in Mbit/s, where the driver tells.
+    pub speed_mbps: Option<u32>,
+}

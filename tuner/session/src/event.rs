@@ -1,0 +1,349 @@
+//! What a run tells (one way) and what it is told (the other way).
+//!
+//! A [`Record`] is one line of the run store, one line of `--json` output and one input of the terminal UI: the same
+//! text replays, attaches and resumes. So these types are a stored format: fields are only ever added, with a default.
+
+use std::collections::BTreeMap;
+
+use gdrtune_profiles::{
+    profile::Speedup,
+    vocab::{Choice, Engine, Environment, Point},
+};
+use serde::{Deserialize, Serialize};
+
+/// Version of the lines of a run store.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// One event and when it happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Running number from 0, without gaps.
+    pub seq: u64,
+    /// Milliseconds since the run began.
+    pub t_ms: u64,
+    /// What happened.
+    pub event: Event,
+}
+
+/// Everything that a run tells. Closed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Event {
+    /// First event of a run.
+    RunStarted {
+        /// [`SCHEMA_VERSION`].
+        schema_version: u32,
+        /// Run id: start time in UTC and a random suffix.
+        run: String,
+        /// Version of gdrtune.
+        tool: String,
+        /// What measures.
+        engine: Engine,
+        /// Several ranks stand in for nodes on one machine or GPU.
+        #[serde(default)]
+        emulated: bool,
+        /// Host names as given, in rank order, folded: `vh[1-4]`.
+        hosts: String,
+        /// Nodes.
+        nodes: u32,
+        /// Ranks over all nodes.
+        ranks: u32,
+        /// The points that are tuned.
+        points: Vec<Point>,
+        /// Seed of every random decision.
+        seed: u64,
+        /// Budget of the whole run in seconds, if limited.
+        budget_s: Option<f64>,
+        /// Budget of the search in trials, if limited.
+        #[serde(default)]
+        max_trials: Option<u64>,
+    },
+    /// A node's state changed.
+    Node {
+        /// Position in rank order, from 0.
+        index: u32,
+        /// Host name.
+        host: String,
+        /// The new state.
+        state: NodeState,
+        /// What it has, or what is wrong.
+        detail: String,
+    },
+    /// Another part of the run began.
+    Phase {
+        /// Which.
+        phase: Phase,
+    },
+    /// The search space, for people and for the heat map.
+    Space {
+        /// Dimension name to its values (`None` = unset).
+        dimensions: BTreeMap<String, Vec<Option<String>>>,
+        /// Choices that may be tried per point.
+        choices: Vec<Choice>,
+        /// Environments in the product of the dimensions.
+        environments: u64,
+    },
+    /// The search turns to an environment.
+    EnvironmentStarted {
+        /// Running number from 0.
+        index: u64,
+        /// Settings over the site's.
+        environment: Environment,
+        /// Why this one.
+        why: String,
+    },
+    /// An environment has a score, or could not be scored.
+    EnvironmentScored {
+        /// Running number from 0.
+        index: u64,
+        /// Settings over the site's.
+        environment: Environment,
+        /// Geometric mean of best time over default time; `None` where it failed.
+        score: Option<f64>,
+        /// Given up before all points were measured, or failed: why.
+        #[serde(default)]
+        note: String,
+    },
+    /// Workers were started (one process per rank).
+    WorkersStarted {
+        /// Running number of the set of processes.
+        process: u32,
+        /// What they run with, for people.
+        setup: String,
+        /// Time from the start to a working communicator.
+        setup_ms: f64,
+    },
+    /// One measurement.
+    Trial(Trial),
+    /// A choice is out of the race for a point.
+    Dropped {
+        /// Settings over the site's.
+        environment: Environment,
+        /// The point.
+        point: Point,
+        /// The choice.
+        choice: Choice,
+        /// Why.
+        why: String,
+    },
+    /// The best known setting of a point changed.
+    Best {
+        /// The point.
+        point: Point,
+        /// Settings over the site's.
+        environment: Environment,
+        /// The choice; absent is the engine's own.
+        choice: Option<Choice>,
+        /// Median time in microseconds.
+        time_us: f64,
+        /// Samples behind it.
+        samples: u32,
+        /// Median time of the default arm in microseconds.
+        default_us: f64,
+    },
+    /// What the A/B says of one point.
+    Verdict {
+        /// The point.
+        point: Point,
+        /// Default time over candidate time.
+        speedup: Speedup,
+        /// Median of the default arm in microseconds.
+        default_us: f64,
+        /// Median of the candidate in microseconds.
+        tuned_us: f64,
+        /// What follows.
+        decision: Decision,
+    },
+    /// Files were written.
+    Written {
+        /// Paths.
+        files: Vec<String>,
+    },
+    /// A message for the log.
+    Log {
+        /// How much it matters.
+        level: Level,
+        /// Where it came from: a host, or empty for this process.
+        #[serde(default)]
+        host: String,
+        /// One line.
+        text: String,
+    },
+    /// Last event of a run.
+    Finished {
+        /// How it ended.
+        end: RunEnd,
+        /// One sentence for people.
+        summary: String,
+    },
+}
+
+/// One measurement, as it was asked for and as it went.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Running number from 0.
+    pub trial: u64,
+    /// Which arm it belongs to.
+    pub arm: Arm,
+    /// Settings over the site's.
+    pub environment: Environment,
+    /// The point.
+    pub point: Point,
+    /// What was asked for; absent leaves it to the engine or to the deployed rules.
+    pub requested: Option<Choice>,
+    /// What ran, where the engine can tell.
+    pub selected: Option<Choice>,
+    /// The set of processes that measured it.
+    pub process: u32,
+    /// What came of it.
+    pub result: TrialResult,
+}
+
+/// The arm of a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Arm {
+    /// The default arm.
+    Default,
+    /// The search.
+    Search,
+    /// The candidate of the A/B, through the emitted files.
+    Candidate,
+}
+
+/// What came of a trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum TrialResult {
+    /// Timed. Microseconds per operation, averaged over ranks.
+    Timed {
+        /// Wall time over iterations. What is compared.
+        time_us: f64,
+        /// The same of the slowest rank.
+        slowest_us: f64,
+        /// Median single iteration.
+        median_us: f64,
+        /// Slowest single iteration.
+        max_us: f64,
+        /// CPU time.
+        cpu_us: f64,
+        /// Bus bandwidth in GB/s.
+        busbw_gbs: f64,
+    },
+    /// Not timed, or the time does not count.
+    Failed {
+        /// Which kind.
+        kind: Failure,
+        /// What was said.
+        detail: String,
+    },
+}
+
+/// Kinds of failed trials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Failure {
+    /// Wrong result: the choice is disqualified.
+    Wrong,
+    /// Killed at its deadline.
+    Hung,
+    /// A worker crashed.
+    Crashed,
+    /// The engine cannot run it.
+    Unsupported,
+    /// Something else ran.
+    Substituted,
+}
+
+/// States of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeState {
+    /// The agent is being started.
+    Connecting,
+    /// The agent answers.
+    Ready,
+    /// The agent could not be started.
+    Failed,
+    /// The agent was there and is gone.
+    Lost,
+    /// Ended as planned.
+    Closed,
+}
+
+/// Parts of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Agents are started, hosts are read.
+    Connect,
+    /// The default arm is measured.
+    Baseline,
+    /// Environments and choices are searched.
+    Search,
+    /// Default against candidate, through the emitted files.
+    Verify,
+    /// Files are written.
+    Write,
+    /// Over.
+    Done,
+}
+
+/// What the A/B decides for a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// Faster, and sure enough: its settings ship.
+    Ship,
+    /// Not sure or not faster: the default stays.
+    Keep,
+    /// Slower, and sure: whatever causes it must not ship.
+    Regression,
+    /// The spread is too large to say.
+    TooNoisy,
+}
+
+/// Log levels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// For the curious.
+    Debug,
+    /// Worth a line.
+    Info,
+    /// Needs a look.
+    Warn,
+    /// Something failed.
+    Error,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunEnd {
+    /// Settings shipped.
+    Tuned,
+    /// The defaults are best.
+    DefaultsBest,
+    /// The user ended it.
+    Interrupted,
+    /// Too many nodes were lost.
+    NodesLost,
+    /// Another failure.
+    Failed,
+}
+
+/// What a run can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// Pause the search after the current script.
+    Pause,
+    /// Go on.
+    Resume,
+    /// End the search after the current script, then verify and write.
+    Finish,
+    /// End the run after the current script, write nothing new but keep the run store (first Ctrl-C).
+    Stop,
+    /// Kill the current trial and end the run (second Ctrl-C).
+    Kill,
+}

@@ -1,0 +1,158 @@
+//! What the search measures with: [`Bench`] runs [`Script`]s and hands back [`Sample`]s.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use gdrtune_profiles::vocab::{Choice, Engine, Environment, Point};
+
+/// What a bench stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BenchInfo {
+    /// What produces the numbers.
+    pub engine: Engine,
+    /// Nodes of the cluster.
+    pub nodes: u32,
+    /// Ranks over all nodes.
+    pub ranks: u32,
+}
+
+/// One setup and an ordered list of measurements that run back to back without a round trip in between.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Script {
+    /// What the workers run with.
+    pub setup: Setup,
+    /// Whether the workers must be new processes, even if workers with this setup are running.
+    pub fresh: bool,
+    /// The measurements, in order.
+    pub items: Vec<Item>,
+}
+
+/// What a worker process runs with.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Setup {
+    /// The default arm: the site's own environment, in processes of its own. Items have no choice.
+    Site,
+    /// Variables over the site's environment; the engine takes each item's choice.
+    Live(Environment),
+    /// The emitted files and nothing else: name and text of each. Items have no choice; the files' rules decide.
+    Deployed(Arc<[(String, String)]>),
+}
+
+/// One measurement of a script.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Item {
+    /// Collective and size.
+    pub point: Point,
+    /// What to run; `None` leaves it to the engine (or to the deployed rules).
+    pub choice: Option<Choice>,
+    /// How many samples to take, one after the other.
+    pub repeats: u32,
+}
+
+/// One result. Samples come in the order of the items; a failed item gives one sample, whatever its `repeats`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// Index into [`Script::items`].
+    pub item: usize,
+    /// The set of processes that measured it: samples of one process are not independent replications.
+    pub process: u32,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of one measurement.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// It was timed, and its result was right.
+    Timed(Timing),
+    /// The result was wrong: the choice is disqualified.
+    Wrong(String),
+    /// It overran its deadline and was killed.
+    Hung(String),
+    /// A worker crashed.
+    Crashed(String),
+    /// The engine cannot run it, says the engine.
+    Unsupported(String),
+    /// Something else ran than what was asked for; its time is not credited to the request.
+    Substituted {
+        /// What ran.
+        selected: Choice,
+        /// Its time.
+        timing: Timing,
+    },
+}
+
+/// Times of one sample, over all ranks. Microseconds per operation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Timing {
+    /// Wall time of the batch over its iterations, averaged over ranks. What is compared.
+    pub time_us: f64,
+    /// The same of the slowest rank.
+    pub slowest_us: f64,
+    /// Median single iteration, averaged over ranks.
+    pub median_us: f64,
+    /// Slowest single iteration of any rank.
+    pub max_us: f64,
+    /// CPU time per operation, averaged over ranks.
+    pub cpu_us: f64,
+    /// What ran, where the engine can tell.
+    pub selected: Option<Choice>,
+}
+
+/// Why a script gave no further samples.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BenchError {
+    /// The cancel token was set.
+    #[error("cancelled")]
+    Cancelled,
+    /// The setup could not be started (a bad setting, most likely); others may work.
+    #[error("start workers with {setup}: {why}")]
+    Setup {
+        /// The setup, for people.
+        setup: String,
+        /// The engine's own words.
+        why: String,
+    },
+    /// The cluster is gone: no further script can succeed.
+    #[error("{0}")]
+    Lost(String),
+}
+
+/// Measures scripts. Synchronous; the caller's thread waits.
+pub trait Bench {
+    /// What this bench stands for.
+    fn info(&self) -> BenchInfo;
+
+    /// Seconds since the run began, on this bench's own clock (simulated clusters have simulated time).
+    fn now_s(&self) -> f64;
+
+    /// Runs the script and hands each sample to `sink` as it comes. A hang, a crash or a wrong result is a sample; the
+    /// bench then goes on with the next item in new processes.
+    ///
+    /// # Errors
+    /// [`BenchError`] when no further sample of this script will come.
+    fn run(&mut self, script: &Script, cancel: &Cancel, sink: &mut dyn FnMut(Sample)) -> Result<(), BenchError>;
+}
+
+/// A switch that ends a running script at once, in mid-trial. Clones share one switch.
+#[derive(Debug, Clone, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// A switch that is off.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Turns it on, for good.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether it is on.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,7 @@
+//! Search space, search, statistics and verdict of gdrtune.
+//!
+//! Pure: no IO, no clock, no threads, no async. Time is a value that a [`bench::Bench`] reports. The real cluster, the
+//! replay of a recorded grid and the simulated cluster are all a `Bench`, and the search cannot tell them apart.
+
+pub mod bench;
+pub mod observe;

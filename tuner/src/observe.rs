@@ -1,0 +1,122 @@
+//! What the search tells whoever watches, and what it asks them between scripts.
+
+use gdrtune_profiles::vocab::{Choice, Environment, Point};
+
+use crate::bench::{Sample, Script};
+
+/// Something that the search did or decided.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Note<'a> {
+    /// Another part of the run began.
+    Phase(Phase),
+    /// The search turns to an environment.
+    EnvironmentStarted {
+        /// Running number from 0.
+        index: usize,
+        /// The settings over the site's.
+        environment: &'a Environment,
+        /// Why this one, for people.
+        why: &'a str,
+    },
+    /// The environment has a score.
+    EnvironmentScored {
+        /// Running number from 0.
+        index: usize,
+        /// The settings over the site's.
+        environment: &'a Environment,
+        /// Objective: geometric mean over points of best time over default time; lower is better, 1 is the default.
+        score: f64,
+        /// Whether it was given up before all its points were measured.
+        abandoned: bool,
+    },
+    /// A script is about to run.
+    Script(&'a Script),
+    /// A sample came (before the search acts on it).
+    Sample {
+        /// The script that it belongs to.
+        script: &'a Script,
+        /// The sample.
+        sample: &'a Sample,
+    },
+    /// A choice is out of the race for a point.
+    Dropped {
+        /// The environment of the race.
+        environment: &'a Environment,
+        /// The point.
+        point: Point,
+        /// The choice.
+        choice: Choice,
+        /// Why, for people.
+        why: &'a str,
+    },
+    /// The best known for a point changed, or is known better.
+    Best(Best<'a>),
+    /// A whole environment could not be started.
+    EnvironmentFailed {
+        /// The settings over the site's.
+        environment: &'a Environment,
+        /// Why.
+        why: &'a str,
+    },
+}
+
+/// The best known setting for one point.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Best<'a> {
+    /// The point.
+    pub point: Point,
+    /// Its environment.
+    pub environment: &'a Environment,
+    /// Its choice; `None` is the engine's own.
+    pub choice: Option<Choice>,
+    /// Median time in microseconds.
+    pub time_us: f64,
+    /// Samples behind it.
+    pub samples: u32,
+    /// Median time of the default arm.
+    pub default_us: f64,
+}
+
+/// Parts of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// The default arm is measured.
+    Baseline,
+    /// Environments and choices are searched.
+    Search,
+    /// Default against candidate, through the emitted files.
+    Verify,
+}
+
+/// What the watcher wants of the search. Asked between scripts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Directive {
+    /// Go on.
+    #[default]
+    Continue,
+    /// End the search now and keep what is known; verification still follows.
+    Finish,
+    /// End everything now.
+    Abort,
+}
+
+/// The watcher of a run.
+pub trait Observer {
+    /// Takes a note. A sample is on disk when this returns.
+    fn note(&mut self, note: Note<'_>);
+
+    /// Says how to go on; blocks while the run is paused.
+    fn directive(&mut self) -> Directive;
+}
+
+/// Watches nothing and never interferes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Silent;
+
+impl Observer for Silent {
+    fn note(&mut self, _note: Note<'_>) {}
+
+    fn directive(&mut self) -> Directive {
+        Directive::Continue
+    }
+}
