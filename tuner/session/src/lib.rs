@@ -1,3 +1,12 @@
 //! A run: the fleet as a bench, quarantine and relaunch, the A/B, events and commands, and the run store.
+//!
+//! Runs on one plain thread (the search pulls measurements synchronously); the fleet's tokio tasks feed it through a
+//! channel. Draws nothing and prints nothing: whoever shows a run listens to its [`event::Record`]s.
 
+pub mod cluster;
+pub mod control;
 pub mod event;
+pub mod index;
+pub mod output;
+pub mod recorder;
+pub mod store;

@@ -1,0 +1,77 @@
+//! Exit codes, and how an error becomes one. The list is part of the command line's contract.
+
+use std::process::ExitCode;
+
+/// How the program ends. The numbers are documented in README.md and `gdrtune --help`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Everything went as asked.
+    Done = 0,
+    /// An error that is none of the others.
+    Unexpected = 1,
+    /// Wrong use or configuration.
+    Usage = 2,
+    /// Preflight refused: hosts that cannot be used as they are.
+    Preflight = 3,
+    /// No setting beat the defaults, with `--expect-gain`.
+    NoGain = 5,
+    /// Some trials failed.
+    TrialsFailed = 100,
+    /// Nodes were lost.
+    NodesLost = 101,
+    /// The user ended it.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// An error that knows its exit code and, where there is one, the next step.
+#[derive(Debug)]
+pub struct Failure {
+    /// How the program ends.
+    pub exit: Exit,
+    /// What went wrong.
+    pub error: anyhow::Error,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl Failure {
+    /// Wrong use or configuration.
+    pub fn usage(error: impl Into<anyhow::Error>) -> Self {
+        Self { exit: Exit::Usage, error: error.into(), hint: None }
+    }
+
+    /// Wrong use or configuration, said in words.
+    pub fn usage_text(text: impl Into<String>) -> Self {
+        Self::usage(anyhow::Error::msg(text.into()))
+    }
+
+    /// An error with its own exit code.
+    pub fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Self {
+        Self { exit, error: error.into(), hint: None }
+    }
+
+    /// The same with the next step.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self { exit: Exit::Unexpected, error, hint: None }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::from(anyhow::Error::from(error))
+    }
+}

@@ -1,0 +1,287 @@
+//! One group of workers: who has answered what, and how it ended. Plain state; it sends nothing.
+
+use std::{collections::VecDeque, fmt, time::Duration};
+
+use gdrtune_tuner::bench::{Outcome, Setup, Timing};
+use gdrtune_wire::{EndCause, FromWorker, GroupId, ItemOutcome, Settings, StartGroup, Times};
+
+use super::ClusterConfig;
+
+/// Why a group is broken, the most telling cause of all its ranks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum WorkerFate {
+    /// Killed at a deadline.
+    Hung(String),
+    /// Ended by a signal.
+    Signal { rank: u32, signal: i32 },
+    /// Said why, and ended.
+    Failed { rank: u32, why: String },
+    /// Ended without a word.
+    Exit { rank: u32, code: i32 },
+    /// Never ran.
+    NotStarted { rank: u32, why: String },
+    /// Nothing of the above.
+    Ended,
+}
+
+impl fmt::Display for WorkerFate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hung(during) => write!(f, "hung in {during}; killed at its deadline"),
+            Self::Signal { rank, signal } => write!(f, "rank {rank} was killed by signal {signal}"),
+            Self::Failed { rank, why } => write!(f, "rank {rank}: {why}"),
+            Self::Exit { rank, code } => write!(f, "rank {rank} ended with exit code {code}"),
+            Self::NotStarted { rank, why } => write!(f, "rank {rank} did not start: {why}"),
+            Self::Ended => f.write_str("the workers ended"),
+        }
+    }
+}
+
+/// How far the current script is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    Going,
+    Done,
+    Broken,
+}
+
+#[derive(Debug, Default)]
+struct Rank {
+    bootstrap: Option<Vec<u8>>,
+    connected: bool,
+    outcomes: VecDeque<ItemOutcome>,
+    script_done: bool,
+    failed: Option<String>,
+    ended: Option<EndCause>,
+}
+
+/// A group of workers.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) id: GroupId,
+    pub(super) setup: Setup,
+    ranks: Vec<Rank>,
+    started: bool,
+    script: Option<u64>,
+    items: usize,
+    taken: usize,
+    overrun: bool,
+    stored: Option<(u32, usize)>,
+    refused: Option<String>,
+}
+
+impl Group {
+    pub(super) fn new(id: u32, setup: Setup, world: u32) -> Self {
+        Self {
+            id: GroupId(id),
+            setup,
+            ranks: (0..world).map(|_| Rank::default()).collect(),
+            started: false,
+            script: None,
+            items: 0,
+            taken: 0,
+            overrun: false,
+            stored: None,
+            refused: None,
+        }
+    }
+
+    /// Running number of this set of processes.
+    pub(super) fn process(&self) -> u32 {
+        self.id.0
+    }
+
+    /// One message per node.
+    pub(super) fn start_messages(
+        &mut self,
+        config: &ClusterConfig,
+        bundle: Option<u32>,
+        deadline: Duration,
+    ) -> Vec<(usize, StartGroup)> {
+        self.started = true;
+        let settings = match (&self.setup, bundle) {
+            (Setup::Live(environment), _) => {
+                let mut overlay = config.base_env.clone();
+                overlay.0.extend(environment.0.clone());
+                Settings::Live(overlay)
+            }
+            (Setup::Deployed(_), Some(bundle)) => Settings::Deployed { bundle },
+            (Setup::Site | Setup::Deployed(_), _) => Settings::Site,
+        };
+        let mut next_rank = 0;
+        let mut messages = Vec::new();
+        for (node, &slots) in config.slots.iter().enumerate() {
+            let ranks = (next_rank..next_rank + slots).collect();
+            next_rank += slots;
+            messages.push((
+                node,
+                StartGroup {
+                    group: self.id,
+                    world: self.ranks.len() as u32,
+                    nodes: config.slots.len() as u32,
+                    ranks,
+                    engine: config.engine,
+                    settings: settings.clone(),
+                    key: config.key.clone(),
+                    max_bytes: config.max_bytes,
+                    deadline_ms: deadline.as_millis() as u64,
+                },
+            ));
+        }
+        messages
+    }
+
+    pub(super) fn file(&mut self, rank: u32, message: FromWorker) {
+        let script = self.script;
+        let Some(state) = self.ranks.get_mut(rank as usize) else { return };
+        match message {
+            FromWorker::Bootstrap(bytes) => state.bootstrap = Some(bytes),
+            FromWorker::Connected { .. } => state.connected = true,
+            FromWorker::Item { script: id, outcome, .. } if Some(id) == script => state.outcomes.push_back(outcome),
+            FromWorker::ScriptDone { script: id } if Some(id) == script => state.script_done = true,
+            FromWorker::Failed(why) => state.failed = Some(why),
+            FromWorker::Item { .. } | FromWorker::ScriptDone { .. } | FromWorker::Output(_) => {}
+        }
+    }
+
+    pub(super) fn file_end(&mut self, rank: u32, cause: EndCause) {
+        if let Some(state) = self.ranks.get_mut(rank as usize) {
+            state.ended = Some(cause);
+        }
+    }
+
+    pub(super) fn file_stored(&mut self, bundle: u32) {
+        if let Some((expected, missing)) = &mut self.stored
+            && *expected == bundle
+        {
+            *missing = missing.saturating_sub(1);
+        }
+    }
+
+    pub(super) fn file_refused(&mut self, why: String) {
+        self.refused.get_or_insert(why);
+    }
+
+    pub(super) fn expect_stored(&mut self, bundle: u32, nodes: usize) {
+        self.stored = Some((bundle, nodes));
+    }
+
+    pub(super) fn all_stored(&self) -> bool {
+        self.stored.is_some_and(|(_, missing)| missing == 0)
+    }
+
+    pub(super) fn refusal(&self) -> Option<String> {
+        self.refused.clone()
+    }
+
+    pub(super) fn all_bootstrapped(&self) -> bool {
+        self.ranks.iter().all(|r| r.bootstrap.is_some())
+    }
+
+    pub(super) fn take_bootstrap(&mut self) -> Vec<Vec<u8>> {
+        self.ranks.iter_mut().map(|r| r.bootstrap.take().unwrap_or_default()).collect()
+    }
+
+    pub(super) fn all_connected(&self) -> bool {
+        self.ranks.iter().all(|r| r.connected)
+    }
+
+    pub(super) fn was_started(&self) -> bool {
+        self.started
+    }
+
+    pub(super) fn first_end(&self) -> bool {
+        self.ranks.iter().any(|r| r.ended.is_some())
+    }
+
+    pub(super) fn all_ended(&self) -> bool {
+        self.ranks.iter().all(|r| r.ended.is_some())
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.started && !self.overrun && !self.first_end()
+    }
+
+    pub(super) fn begin_script(&mut self, id: u64, items: usize) {
+        self.script = Some(id);
+        self.items = items;
+        self.taken = 0;
+        for rank in &mut self.ranks {
+            rank.outcomes.clear();
+            rank.script_done = false;
+        }
+    }
+
+    /// The next item that all ranks have answered, over all ranks.
+    pub(super) fn next_outcome(&mut self) -> Option<Outcome> {
+        if self.ranks.iter().any(|r| r.outcomes.is_empty()) {
+            return None;
+        }
+        self.taken += 1;
+        let outcomes: Vec<ItemOutcome> = self.ranks.iter_mut().filter_map(|r| r.outcomes.pop_front()).collect();
+        Some(combine(&outcomes))
+    }
+
+    /// The agents did not keep the lease themselves.
+    pub(super) fn overrun(&mut self) {
+        self.overrun = true;
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        if self.taken == self.items && self.ranks.iter().all(|r| r.script_done) {
+            Progress::Done
+        } else if self.overrun || self.first_end() {
+            Progress::Broken
+        } else {
+            Progress::Going
+        }
+    }
+
+    /// Why the group is broken. One rank's end takes the others along, so the most telling cause counts, not the first.
+    pub(super) fn fate(&self) -> WorkerFate {
+        let mut fate = WorkerFate::Ended;
+        let mut weight = 0;
+        for (rank, state) in (0u32..).zip(&self.ranks) {
+            let (candidate, candidate_weight) = match (&state.ended, &state.failed) {
+                (Some(EndCause::Deadline { during }), _) => (WorkerFate::Hung(during.clone()), 5),
+                (Some(EndCause::NotStarted(why)), _) => (WorkerFate::NotStarted { rank, why: why.clone() }, 5),
+                (Some(EndCause::Signal(signal)), _) => (WorkerFate::Signal { rank, signal: *signal }, 4),
+                (Some(EndCause::Exit(code)), None) => (WorkerFate::Exit { rank, code: *code }, 3),
+                (_, Some(why)) => (WorkerFate::Failed { rank, why: why.clone() }, 2),
+                _ => continue,
+            };
+            if candidate_weight > weight {
+                (fate, weight) = (candidate, candidate_weight);
+            }
+        }
+        if weight < 5 && self.overrun {
+            WorkerFate::Hung("a measurement (no answer from the agents)".into())
+        } else {
+            fate
+        }
+    }
+}
+
+/// One item's outcomes on all ranks as one.
+fn combine(outcomes: &[ItemOutcome]) -> Outcome {
+    let mut times: Vec<&Times> = Vec::with_capacity(outcomes.len());
+    for (rank, outcome) in outcomes.iter().enumerate() {
+        match outcome {
+            ItemOutcome::Wrong { elements, first } => {
+                return Outcome::Wrong(format!("rank {rank}: {elements} wrong elements, the first: {first}"));
+            }
+            ItemOutcome::Unsupported(why) => return Outcome::Unsupported(why.clone()),
+            ItemOutcome::Timed(t) => times.push(t),
+        }
+    }
+    let mean = |field: fn(&Times) -> f64| times.iter().map(|t| field(t)).sum::<f64>() / times.len().max(1) as f64;
+    let max = |field: fn(&Times) -> f64| times.iter().map(|t| field(t)).fold(0.0, f64::max);
+    Outcome::Timed(Timing {
+        time_us: mean(|t| t.mean_us),
+        slowest_us: max(|t| t.mean_us),
+        median_us: mean(|t| t.median_us),
+        max_us: max(|t| t.max_us),
+        cpu_us: mean(|t| t.cpu_us),
+        selected: times.first().and_then(|t| t.selected),
+    })
+}

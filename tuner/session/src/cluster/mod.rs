@@ -1,0 +1,460 @@
+//! The real cluster as a [`Bench`]: workers are started per setup, take many scripts, and are replaced when they die.
+//!
+//! Owns which groups of workers are alive and what is known of each point's pace. A hang, a crash or a wrong result is
+//! a sample; the rest of the script runs in new processes. Only a lost node or a setup that cannot start ends a script.
+
+mod group;
+pub mod link;
+pub mod pace;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    time::{Duration, Instant},
+};
+
+use gdrtune_profiles::vocab::{Choice, DataType, Engine, Environment, Point, ReduceOp};
+use gdrtune_tuner::bench::{Bench, BenchError, BenchInfo, Cancel, Item, Outcome, Sample, Script, Setup};
+use gdrtune_wire::{FromAgent, FromWorker, SessionKey, ToAgent, ToWorker};
+
+use self::{
+    group::{Group, Progress, WorkerFate},
+    link::{Link, LinkEvent},
+    pace::{PaceBook, PaceConfig},
+};
+
+/// How long a group may take from its start to a working communicator.
+const SETUP_DEADLINE: Duration = Duration::from_secs(30);
+
+/// What an agent may add to a lease before the coordinator stops waiting for it: TERM, grace, KILL, reap.
+const AGENT_GRACE: Duration = Duration::from_secs(10);
+
+/// Longest wait for one event, so that a cancel acts soon.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Groups kept alive at once: the default arm's and the search's.
+const MAX_GROUPS: usize = 2;
+
+/// Where ranks run and how they are measured.
+#[derive(Debug, Clone)]
+pub struct ClusterConfig {
+    /// What runs the collectives.
+    pub engine: Engine,
+    /// Ranks on each node, in rank order.
+    pub slots: Vec<u32>,
+    /// Element type of all measurements.
+    pub data_type: DataType,
+    /// Largest buffer in bytes.
+    pub max_bytes: u64,
+    /// Length of samples.
+    pub pace: PaceConfig,
+    /// The run's key for data sockets.
+    pub key: SessionKey,
+    /// What `--baseline stock` and the cluster file set for every arm; overlaid by each setup.
+    pub base_env: Environment,
+}
+
+/// Something that happened to the workers, for whoever records the run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ClusterNote {
+    /// A group is up.
+    WorkersStarted {
+        /// Running number of the set of processes.
+        process: u32,
+        /// What it runs with, for people.
+        setup: String,
+        /// Time from the start to a working communicator.
+        setup_time: Duration,
+    },
+    /// A node is gone.
+    NodeLost {
+        /// Position in rank order.
+        node: usize,
+        /// Why.
+        why: String,
+    },
+    /// A line for the log.
+    Log {
+        /// Position in rank order.
+        node: usize,
+        /// The line.
+        line: String,
+    },
+}
+
+/// The cluster behind a [`Link`].
+pub struct ClusterBench<'a> {
+    link: Box<dyn Link + 'a>,
+    config: ClusterConfig,
+    started: Instant,
+    groups: VecDeque<Group>,
+    next_group: u32,
+    next_script: u64,
+    next_bundle: u32,
+    bundles: HashMap<Setup, u32>,
+    book: PaceBook,
+    /// Points and choices whose result was checked, per set of processes.
+    checked: HashSet<(u32, Point, Option<Choice>)>,
+    notes: Box<dyn FnMut(ClusterNote) + 'a>,
+}
+
+impl<'a> ClusterBench<'a> {
+    /// A bench over connected nodes. `notes` hears what happens to the workers.
+    pub fn new(link: Box<dyn Link + 'a>, config: ClusterConfig, notes: Box<dyn FnMut(ClusterNote) + 'a>) -> Self {
+        Self {
+            link,
+            config,
+            started: Instant::now(),
+            groups: VecDeque::new(),
+            next_group: 0,
+            next_script: 0,
+            next_bundle: 0,
+            bundles: HashMap::new(),
+            book: PaceBook::default(),
+            checked: HashSet::new(),
+            notes,
+        }
+    }
+
+    /// Ends all workers and waits until the agents have reaped them, or the grace is over.
+    pub fn close(&mut self) {
+        while let Some(mut group) = self.groups.pop_front() {
+            self.end_group(&mut group);
+        }
+    }
+
+    fn world(&self) -> u32 {
+        self.config.slots.iter().sum()
+    }
+
+    /// Waits for the next event that concerns `group`, and files it. Other groups' ends are filed too.
+    fn pump(&mut self, group: &mut Group, cancel: Option<&Cancel>) -> Result<(), BenchError> {
+        if cancel.is_some_and(Cancel::is_cancelled) {
+            return Err(BenchError::Cancelled);
+        }
+        match self.link.receive(POLL) {
+            None => Ok(()),
+            Some(LinkEvent::Lost { node, why }) => {
+                (self.notes)(ClusterNote::NodeLost { node, why: why.clone() });
+                Err(BenchError::Lost(why))
+            }
+            Some(LinkEvent::Log { node, line }) => {
+                (self.notes)(ClusterNote::Log { node, line });
+                Ok(())
+            }
+            Some(LinkEvent::Message { node, message }) => {
+                self.file_message(group, node, message);
+                Ok(())
+            }
+        }
+    }
+
+    fn file_message(&mut self, group: &mut Group, node: usize, message: FromAgent) {
+        match message {
+            FromAgent::Worker { rank, message: FromWorker::Output(line), .. } => {
+                (self.notes)(ClusterNote::Log { node, line: format!("rank {rank}: {line}") });
+            }
+            FromAgent::Worker { group: id, rank, message } if id == group.id => group.file(rank, message),
+            FromAgent::WorkerEnded { group: id, rank, cause } if id == group.id => group.file_end(rank, cause),
+            FromAgent::WorkerEnded { group: id, rank, cause } => {
+                if let Some(other) = self.groups.iter_mut().find(|g| g.id == id) {
+                    other.file_end(rank, cause);
+                }
+            }
+            FromAgent::FilesStored { bundle } => group.file_stored(bundle),
+            FromAgent::Refused { why } => {
+                (self.notes)(ClusterNote::Log { node, line: why.clone() });
+                group.file_refused(why);
+            }
+            FromAgent::Log(line) => (self.notes)(ClusterNote::Log { node, line }),
+            FromAgent::Worker { .. } | FromAgent::Hello(_) | FromAgent::Pong(_) | FromAgent::Inventory(_) => {}
+        }
+    }
+
+    /// A living group with this setup, or a new one.
+    fn take_group(&mut self, script: &Script, cancel: &Cancel) -> Result<Group, BenchError> {
+        let found = self.groups.iter().position(|g| g.setup == script.setup);
+        if let Some(mut group) = found.and_then(|at| self.groups.remove(at)) {
+            if !script.fresh && group.is_alive() {
+                return Ok(group);
+            }
+            self.end_group(&mut group);
+        }
+        // A fresh pair of arms runs alone; otherwise the default arm's workers may sleep beside the search's.
+        let keep = if script.fresh { 0 } else { MAX_GROUPS - 1 };
+        while self.groups.len() > keep {
+            if let Some(mut oldest) = self.groups.pop_front() {
+                self.end_group(&mut oldest);
+            }
+        }
+        self.start_group(&script.setup, cancel)
+    }
+
+    fn start_group(&mut self, setup: &Setup, cancel: &Cancel) -> Result<Group, BenchError> {
+        let begun = Instant::now();
+        let id = self.next_group;
+        self.next_group += 1;
+        let mut group = Group::new(id, setup.clone(), self.world());
+        let bundle = match setup {
+            Setup::Deployed(files) => Some(self.store_bundle(&mut group, setup, files, cancel)?),
+            Setup::Site | Setup::Live(_) => None,
+        };
+        let result = self.bring_up(&mut group, bundle, cancel, begun + SETUP_DEADLINE);
+        match result {
+            Ok(()) => {
+                let setup = describe(setup);
+                (self.notes)(ClusterNote::WorkersStarted { process: id, setup, setup_time: begun.elapsed() });
+                Ok(group)
+            }
+            Err(error) => {
+                self.end_group(&mut group);
+                Err(error)
+            }
+        }
+    }
+
+    /// Puts the emitted files on every node, once per set of files.
+    fn store_bundle(
+        &mut self,
+        group: &mut Group,
+        setup: &Setup,
+        files: &[(String, String)],
+        cancel: &Cancel,
+    ) -> Result<u32, BenchError> {
+        if let Some(&bundle) = self.bundles.get(setup) {
+            return Ok(bundle);
+        }
+        let bundle = self.next_bundle;
+        self.next_bundle += 1;
+        let files: Vec<(String, Vec<u8>)> = files.iter().map(|(n, t)| (n.clone(), t.clone().into_bytes())).collect();
+        for node in 0..self.config.slots.len() {
+            self.link.send(node, ToAgent::StoreFiles { bundle, files: files.clone() });
+        }
+        let deadline = Instant::now() + SETUP_DEADLINE;
+        group.expect_stored(bundle, self.config.slots.len());
+        while !group.all_stored() {
+            self.pump(group, Some(cancel))?;
+            if let Some(why) = group.refusal() {
+                return Err(BenchError::Setup { setup: describe(setup), why });
+            }
+            if Instant::now() > deadline {
+                return Err(BenchError::Setup { setup: describe(setup), why: "files were not stored in time".into() });
+            }
+        }
+        self.bundles.insert(setup.clone(), bundle);
+        Ok(bundle)
+    }
+
+    fn bring_up(
+        &mut self,
+        group: &mut Group,
+        bundle: Option<u32>,
+        cancel: &Cancel,
+        deadline: Instant,
+    ) -> Result<(), BenchError> {
+        for (node, start) in group.start_messages(&self.config, bundle, SETUP_DEADLINE) {
+            self.link.send(node, ToAgent::Start(start));
+        }
+        self.wait_for(group, cancel, deadline, |g| g.all_bootstrapped())?;
+        let connect = ToWorker::Connect { peers: group.take_bootstrap() };
+        self.tell_workers(group, &connect);
+        self.wait_for(group, cancel, deadline, |g| g.all_connected())
+    }
+
+    /// Waits until `done`; a worker that ends, or the deadline, is a failed setup.
+    fn wait_for(
+        &mut self,
+        group: &mut Group,
+        cancel: &Cancel,
+        deadline: Instant,
+        done: fn(&Group) -> bool,
+    ) -> Result<(), BenchError> {
+        loop {
+            if done(group) {
+                return Ok(());
+            }
+            self.pump(group, Some(cancel))?;
+            let why = match (group.refusal(), group.first_end()) {
+                (Some(why), _) => why,
+                (None, true) => {
+                    self.end_group(group);
+                    group.fate().to_string()
+                }
+                (None, false) if Instant::now() > deadline + AGENT_GRACE => "no answer in time".to_owned(),
+                (None, false) => continue,
+            };
+            return Err(BenchError::Setup { setup: describe(&group.setup), why });
+        }
+    }
+
+    fn tell_workers(&self, group: &Group, message: &ToWorker) {
+        for node in 0..self.config.slots.len() {
+            self.link.send(node, ToAgent::ToWorkers { group: group.id, message: message.clone() });
+        }
+    }
+
+    /// Stops the group's workers and waits until every one is reaped, or the grace is over.
+    fn end_group(&mut self, group: &mut Group) {
+        if group.was_started() && !group.all_ended() {
+            for node in 0..self.config.slots.len() {
+                self.link.send(node, ToAgent::Stop(group.id));
+            }
+            let deadline = Instant::now() + AGENT_GRACE;
+            while !group.all_ended() && Instant::now() < deadline {
+                if self.pump(group, None).is_err() {
+                    break;
+                }
+            }
+        }
+        self.checked.retain(|(process, ..)| *process != group.process());
+    }
+
+    /// The items as the workers get them: one wire item per sample.
+    fn wire_items(&mut self, group: &Group, items: &[Item]) -> (Vec<gdrtune_wire::Item>, Vec<usize>) {
+        let mut wire = Vec::new();
+        let mut origin = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            let pace = self.book.pace(&self.config.pace, item.point, item.choice);
+            for _ in 0..item.repeats {
+                wire.push(gdrtune_wire::Item {
+                    point: item.point,
+                    choice: item.choice,
+                    data_type: self.config.data_type,
+                    op: ReduceOp::Sum,
+                    root: 0,
+                    in_place: false,
+                    check: self.checked.insert((group.process(), item.point, item.choice)),
+                    warmup: pace.warmup,
+                    iterations: pace.iterations,
+                    lease_ms: pace.lease_ms,
+                });
+                origin.push(index);
+            }
+        }
+        (wire, origin)
+    }
+
+    /// Runs items until they are done or the group is broken; returns how many items are finished with.
+    fn run_items(
+        &mut self,
+        group: &mut Group,
+        items: &[Item],
+        cancel: &Cancel,
+        sink: &mut dyn FnMut(usize, Outcome),
+    ) -> Result<usize, BenchError> {
+        let (wire, origin) = self.wire_items(group, items);
+        let id = self.next_script;
+        self.next_script += 1;
+        group.begin_script(id, wire.len());
+        let leases: Vec<Duration> = wire.iter().map(|item| Duration::from_millis(item.lease_ms)).collect();
+        self.tell_workers(group, &ToWorker::Run(gdrtune_wire::Script { id, items: wire }));
+
+        let mut done = 0;
+        let mut drain = |bench: &mut Self, group: &mut Group| {
+            while let Some(outcome) = group.next_outcome() {
+                let index = origin[done];
+                let outcome = credit(outcome, items[index].choice);
+                if let Outcome::Timed(timing) = &outcome {
+                    bench.book.learn(items[index].point, items[index].choice, timing.time_us);
+                }
+                sink(index, outcome);
+                done += 1;
+            }
+            done
+        };
+        let mut at = 0;
+        let mut silent_since = Instant::now();
+        loop {
+            let now_at = drain(self, group);
+            if now_at > at {
+                (at, silent_since) = (now_at, Instant::now());
+            }
+            match group.progress() {
+                Progress::Done => return Ok(items.len()),
+                Progress::Broken => break,
+                Progress::Going => {}
+            }
+            if at < leases.len() && silent_since.elapsed() > leases[at] + AGENT_GRACE {
+                group.overrun();
+                break;
+            }
+            self.pump(group, Some(cancel))?;
+        }
+        self.end_group(group);
+        // Answers of other nodes may have been on their way when the first worker ended.
+        let done = drain(self, group);
+        let broken = origin.get(done).copied().unwrap_or(items.len() - 1);
+        let outcome = match group.fate() {
+            WorkerFate::Hung(why) => Outcome::Hung(why),
+            fate => Outcome::Crashed(fate.to_string()),
+        };
+        sink(broken, outcome);
+        Ok(broken + 1)
+    }
+}
+
+impl Bench for ClusterBench<'_> {
+    fn info(&self) -> BenchInfo {
+        BenchInfo { engine: self.config.engine, nodes: self.config.slots.len() as u32, ranks: self.world() }
+    }
+
+    fn now_s(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+
+    fn run(&mut self, script: &Script, cancel: &Cancel, sink: &mut dyn FnMut(Sample)) -> Result<(), BenchError> {
+        let mut script_part = script.clone();
+        let mut offset = 0;
+        while offset < script.items.len() {
+            let mut group = self.take_group(&script_part, cancel)?;
+            let process = group.process();
+            let mut forward = |index: usize, outcome| sink(Sample { item: offset + index, process, outcome });
+            let result = self.run_items(&mut group, &script.items[offset..], cancel, &mut forward);
+            match result {
+                Ok(finished) => {
+                    offset += finished;
+                    // The rest of a script whose workers died runs in new processes of the same setup.
+                    if group.is_alive() {
+                        self.groups.push_back(group);
+                    }
+                }
+                Err(error) => {
+                    self.end_group(&mut group);
+                    return Err(error);
+                }
+            }
+            script_part.fresh = false;
+        }
+        Ok(())
+    }
+}
+
+/// A time counts for the choice that really ran: another one than the requested is a substitution.
+fn credit(outcome: Outcome, requested: Option<Choice>) -> Outcome {
+    match (&outcome, requested) {
+        (Outcome::Timed(timing), Some(requested)) => match timing.selected {
+            Some(selected) if !fulfils(selected, requested) => Outcome::Substituted { selected, timing: *timing },
+            _ => outcome,
+        },
+        _ => outcome,
+    }
+}
+
+/// Whether `selected` is what `requested` asks for; 0 channels ask for any count.
+fn fulfils(selected: Choice, requested: Choice) -> bool {
+    selected.algorithm == requested.algorithm
+        && selected.protocol == requested.protocol
+        && (requested.channels == 0 || requested.channels == selected.channels)
+}
+
+/// A setup in words.
+fn describe(setup: &Setup) -> String {
+    match setup {
+        Setup::Site => "the site's own environment".to_owned(),
+        Setup::Live(environment) => environment.to_string(),
+        Setup::Deployed(files) => {
+            format!("emitted files {}", files.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", "))
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! The bench over nodes that live in this test: what they are told, and what comes of it.
+
+use std::{cell::RefCell, collections::VecDeque, rc::Rc, sync::Arc, time::Duration};
+
+use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, DataType, Engine, Environment, Point, Protocol};
+use gdrtune_tuner::bench::{Bench, BenchError, Cancel, Item, Outcome, Sample, Script, Setup};
+use gdrtune_wire::{
+    EndCause, FromAgent, FromWorker, GroupId, ItemOutcome, SessionKey, Settings, StartGroup, Times, ToAgent, ToWorker,
+};
+
+use super::{
+    ClusterBench, ClusterConfig, ClusterNote,
+    link::{Link, LinkEvent},
+    pace::PaceConfig,
+};
+
+const POINT: Point = Point { collective: Collective::AllReduce, bytes: 4096 };
+
+fn choice(protocol: Protocol, channels: u16) -> Choice {
+    Choice { algorithm: Algorithm::Ring, protocol, channels }
+}
+
+/// What the fake nodes do with a measurement of `ll`; every other one takes 100 us.
+#[derive(Clone, Copy, PartialEq)]
+enum Fault {
+    None,
+    Hang,
+    Crash,
+    Wrong,
+    LoseNode,
+    Silence,
+    RefuseStart,
+    TwoChannels,
+}
+
+/// Nodes in this process. Each message is answered at once.
+struct FakeNodes {
+    fault: Fault,
+    events: VecDeque<LinkEvent>,
+    /// Ranks of each node in each living group.
+    groups: Vec<(usize, StartGroup)>,
+    log: Rc<RefCell<Vec<String>>>,
+}
+
+impl FakeNodes {
+    fn say(&mut self, node: usize, message: FromAgent) {
+        self.events.push_back(LinkEvent::Message { node, message });
+    }
+
+    fn worker(&mut self, node: usize, group: GroupId, rank: u32, message: FromWorker) {
+        self.say(node, FromAgent::Worker { group, rank, message });
+    }
+
+    fn end(&mut self, node: usize, group: GroupId, cause: &EndCause) {
+        let at = self.groups.iter().position(|(n, g)| *n == node && g.group == group);
+        let Some((_, start)) = at.map(|at| self.groups.remove(at)) else { return };
+        for rank in start.ranks {
+            self.say(node, FromAgent::WorkerEnded { group, rank, cause: cause.clone() });
+        }
+    }
+
+    fn run(&mut self, node: usize, start: &StartGroup, script: &gdrtune_wire::Script) {
+        for (index, item) in (0..).zip(&script.items) {
+            let hit = item.choice.is_some_and(|c| c.protocol == Protocol::Ll);
+            let mut selected = item.choice;
+            match self.fault {
+                Fault::Hang if hit => {
+                    let cause = EndCause::Deadline { during: format!("{} {}", item.point, item.choice.unwrap()) };
+                    return self.end(node, start.group, &cause);
+                }
+                Fault::Crash if hit => {
+                    let cause = if node == 1 { EndCause::Signal(11) } else { EndCause::Exit(1) };
+                    return self.end(node, start.group, &cause);
+                }
+                Fault::LoseNode if hit => {
+                    return self.events.push_back(LinkEvent::Lost { node, why: "vh2: agent is gone".into() });
+                }
+                Fault::Silence if hit => return,
+                Fault::TwoChannels => selected = item.choice.map(|c| Choice { channels: 2, ..c }),
+                _ => {}
+            }
+            for &rank in &start.ranks {
+                let outcome = if self.fault == Fault::Wrong && hit && rank == 3 {
+                    ItemOutcome::Wrong { elements: 7, first: "element 12 is 3, not 4".into() }
+                } else {
+                    ItemOutcome::Timed(Times {
+                        mean_us: 100.0 + f64::from(rank),
+                        median_us: 99.0,
+                        min_us: 90.0,
+                        max_us: 150.0,
+                        cpu_us: 10.0,
+                        selected,
+                        checked: item.check,
+                    })
+                };
+                self.worker(node, start.group, rank, FromWorker::Item { script: script.id, item: index, outcome });
+            }
+        }
+        for &rank in &start.ranks {
+            self.worker(node, start.group, rank, FromWorker::ScriptDone { script: script.id });
+        }
+    }
+}
+
+struct FakeLink(Rc<RefCell<FakeNodes>>);
+
+impl Link for FakeLink {
+    fn send(&self, node: usize, message: ToAgent) {
+        let mut nodes = self.0.borrow_mut();
+        match message {
+            ToAgent::Start(start) => {
+                let text = format!("start {:?} on {node}: {:?}", start.ranks, start.settings);
+                nodes.log.borrow_mut().push(text);
+                nodes.groups.push((node, start.clone()));
+                if nodes.fault == Fault::RefuseStart {
+                    let cause = EndCause::NotStarted("no such interface: `railC`".into());
+                    return nodes.end(node, start.group, &cause);
+                }
+                for rank in start.ranks {
+                    nodes.worker(node, start.group, rank, FromWorker::Bootstrap(vec![rank as u8]));
+                }
+            }
+            ToAgent::ToWorkers { group, message } => {
+                let Some(start) = nodes.groups.iter().find(|(n, g)| *n == node && g.group == group).cloned() else {
+                    return;
+                };
+                match message {
+                    ToWorker::Connect { peers } => {
+                        assert_eq!(peers, [[0], [1], [2], [3]], "in rank order");
+                        for rank in start.1.ranks {
+                            nodes.worker(node, group, rank, FromWorker::Connected { setup_us: 1 });
+                        }
+                    }
+                    ToWorker::Run(script) => nodes.run(node, &start.1, &script),
+                    ToWorker::Init(_) | ToWorker::Quit => {}
+                }
+            }
+            ToAgent::Stop(group) => nodes.end(node, group, &EndCause::Stopped),
+            ToAgent::StoreFiles { bundle, files } => {
+                let text = format!("store {bundle} on {node}: {}", files[0].0);
+                nodes.log.borrow_mut().push(text);
+                nodes.say(node, FromAgent::FilesStored { bundle });
+            }
+            ToAgent::Hello(_) | ToAgent::Ping(_) | ToAgent::Inventory | ToAgent::Shutdown => {}
+        }
+    }
+
+    fn receive(&mut self, _timeout: Duration) -> Option<LinkEvent> {
+        self.0.borrow_mut().events.pop_front()
+    }
+}
+
+struct Lab {
+    bench: ClusterBench<'static>,
+    nodes: Rc<RefCell<FakeNodes>>,
+    log: Rc<RefCell<Vec<String>>>,
+    notes: Rc<RefCell<Vec<ClusterNote>>>,
+}
+
+/// Two nodes with two ranks each.
+fn lab(fault: Fault) -> Lab {
+    let log = Rc::new(RefCell::new(Vec::new()));
+    let nodes = FakeNodes { fault, events: VecDeque::new(), groups: Vec::new(), log: log.clone() };
+    let nodes = Rc::new(RefCell::new(nodes));
+    let notes = Rc::new(RefCell::new(Vec::new()));
+    let config = ClusterConfig {
+        engine: Engine::Native,
+        slots: vec![2, 2],
+        data_type: DataType::F32,
+        max_bytes: 4096,
+        pace: PaceConfig { sample_us: 1_000.0, max_iterations: 10, min_lease_ms: 10 },
+        key: SessionKey([7; 32]),
+        base_env: Environment::new(),
+    };
+    let hear = notes.clone();
+    let hear = Box::new(move |note| hear.borrow_mut().push(note));
+    Lab { bench: ClusterBench::new(Box::new(FakeLink(nodes.clone())), config, hear), nodes, log, notes }
+}
+
+fn item(choice: Option<Choice>, repeats: u32) -> Item {
+    Item { point: POINT, choice, repeats }
+}
+
+fn live(items: Vec<Item>) -> Script {
+    Script { setup: Setup::Live(Environment::new()), fresh: false, items }
+}
+
+fn run(lab: &mut Lab, script: &Script) -> (Vec<Sample>, Result<(), BenchError>) {
+    let mut samples = Vec::new();
+    let result = lab.bench.run(script, &Cancel::new(), &mut |s| samples.push(s));
+    (samples, result)
+}
+
+#[test]
+fn samples_come_in_order_averaged_over_ranks_and_workers_are_kept() {
+    let mut lab = lab(Fault::None);
+    let script = live(vec![item(None, 1), item(Some(choice(Protocol::Simple, 1)), 2)]);
+    for _ in 0..2 {
+        let (samples, result) = run(&mut lab, &script);
+        assert_eq!(result, Ok(()));
+        assert_eq!(samples.iter().map(|s| (s.item, s.process)).collect::<Vec<_>>(), [(0, 0), (1, 0), (1, 0)]);
+        let Outcome::Timed(timing) = samples[0].outcome else { panic!("{samples:?}") };
+        assert!((timing.time_us - 101.5).abs() < 1e-9 && (timing.slowest_us - 103.0).abs() < 1e-9, "{timing:?}");
+    }
+    assert_eq!(lab.log.borrow().len(), 2, "one start on each node: {:?}", lab.log.borrow());
+}
+
+#[test]
+fn the_default_arm_has_its_own_processes_and_a_fresh_script_new_ones() {
+    let mut lab = lab(Fault::None);
+    let site = Script { setup: Setup::Site, fresh: false, items: vec![item(None, 1)] };
+    let process = |lab: &mut Lab, script: &Script| run(lab, script).0[0].process;
+    assert_eq!(process(&mut lab, &live(vec![item(None, 1)])), 0);
+    assert_eq!(process(&mut lab, &site), 1);
+    assert_eq!(process(&mut lab, &site), 1, "still there");
+    assert_eq!(process(&mut lab, &live(vec![item(None, 1)])), 0, "still there as well");
+    assert_eq!(process(&mut lab, &Script { fresh: true, ..site.clone() }), 2);
+    assert_eq!(process(&mut lab, &Script { fresh: true, ..site }), 3);
+    lab.bench.close();
+    assert!(lab.nodes.borrow().groups.is_empty(), "nothing is left");
+}
+
+#[test]
+fn emitted_files_reach_every_node_once_and_the_workers_start_from_them() {
+    let mut lab = lab(Fault::None);
+    let files: Arc<[(String, String)]> = Arc::new([("profile.env".into(), "A=1\n".into())]);
+    let script = Script { setup: Setup::Deployed(files), fresh: true, items: vec![item(None, 1)] };
+    for _ in 0..2 {
+        assert_eq!(run(&mut lab, &script).1, Ok(()));
+    }
+    let log = lab.log.borrow();
+    assert_eq!(log.iter().filter(|l| l.starts_with("store 0")).count(), 2, "{log:?}");
+    let deployed = format!("{:?}", Settings::Deployed { bundle: 0 });
+    assert_eq!(log.iter().filter(|l| l.starts_with("start") && l.ends_with(&deployed)).count(), 4, "{log:?}");
+}
+
+#[test]
+fn a_failed_measurement_costs_itself_and_the_rest_runs_in_new_processes() {
+    let cases = [
+        (Fault::Hang, Outcome::Hung("allreduce 4K ring/ll/1".into())),
+        (Fault::Crash, Outcome::Crashed("rank 2 was killed by signal 11".into())),
+    ];
+    for (fault, expected) in cases {
+        let mut lab = lab(fault);
+        let items = vec![item(None, 1), item(Some(choice(Protocol::Ll, 1)), 3), item(None, 1)];
+        let (samples, result) = run(&mut lab, &live(items));
+        assert_eq!(result, Ok(()));
+        assert_eq!(samples.iter().map(|s| (s.item, s.process)).collect::<Vec<_>>(), [(0, 0), (1, 0), (2, 1)]);
+        assert_eq!(samples[1].outcome, expected);
+    }
+}
+
+#[test]
+fn a_wrong_result_on_one_rank_disqualifies_the_sample() {
+    let mut lab = lab(Fault::Wrong);
+    let (samples, _) = run(&mut lab, &live(vec![item(Some(choice(Protocol::Ll, 1)), 1), item(None, 1)]));
+    assert_eq!(
+        samples[0].outcome,
+        Outcome::Wrong("rank 3: 7 wrong elements, the first: element 12 is 3, not 4".into())
+    );
+    assert!(matches!(samples[1].outcome, Outcome::Timed(_)));
+}
+
+#[test]
+fn the_time_of_another_choice_is_not_credited() {
+    let mut lab = lab(Fault::TwoChannels);
+    let asked = |n| Some(choice(Protocol::Simple, n));
+    let (samples, _) = run(&mut lab, &live(vec![item(asked(1), 1), item(asked(2), 1), item(asked(0), 1)]));
+    assert!(matches!(samples[0].outcome, Outcome::Substituted { selected, .. } if selected.channels == 2));
+    assert!(matches!(samples[1].outcome, Outcome::Timed(_)));
+    assert!(matches!(samples[2].outcome, Outcome::Timed(_)), "0 asks for any count");
+}
+
+#[test]
+fn a_setup_that_cannot_start_is_an_error_with_the_workers_own_words() {
+    let mut lab = lab(Fault::RefuseStart);
+    let script = Script {
+        setup: Setup::Live(Environment::new().with("NCCL_SOCKET_IFNAME", "=railC")),
+        fresh: false,
+        items: vec![item(None, 1)],
+    };
+    let (samples, result) = run(&mut lab, &script);
+    assert!(samples.is_empty());
+    assert_eq!(
+        result.unwrap_err().to_string(),
+        "start workers with NCCL_SOCKET_IFNAME==railC: rank 0 did not start: no such interface: `railC`"
+    );
+}
+
+#[test]
+fn a_lost_node_and_a_cancel_end_the_script() {
+    let mut lost = lab(Fault::LoseNode);
+    let (_, result) = run(&mut lost, &live(vec![item(Some(choice(Protocol::Ll, 1)), 1)]));
+    assert_eq!(result, Err(BenchError::Lost("vh2: agent is gone".into())));
+    assert!(lost.notes.borrow().iter().any(|n| matches!(n, ClusterNote::NodeLost { node: 0, .. })));
+
+    let mut lab = lab(Fault::Silence);
+    let cancel = Cancel::new();
+    cancel.cancel();
+    let result = lab.bench.run(&live(vec![item(Some(choice(Protocol::Ll, 1)), 1)]), &cancel, &mut |_| {});
+    assert_eq!(result, Err(BenchError::Cancelled));
+}

@@ -1,0 +1,163 @@
+//! The folder that a run's files go to. Claimed before the first trial, so that a long run does not end on a full disk or
+//! a folder that may not be written; filled all or nothing.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+/// Space that a run's files need at most, in bytes: a profile, its emitted files and the choices of some hundred points.
+const RESERVE_BYTES: usize = 1 << 20;
+
+/// A folder that cannot take the files.
+#[derive(Debug, thiserror::Error)]
+pub enum OutputError {
+    /// A file system call failed.
+    #[error("{action} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The folder holds files of an earlier run.
+    #[error("{} already holds {name} of an earlier run", dir.display())]
+    Occupied {
+        /// The folder.
+        dir: PathBuf,
+        /// One of the files.
+        name: String,
+    },
+    /// The path is no folder.
+    #[error("{} is not a folder", .0.display())]
+    NotAFolder(PathBuf),
+}
+
+/// What to do about files of an earlier run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    /// Refuse.
+    Refuse,
+    /// Replace them when the new ones are complete.
+    Replace,
+}
+
+/// A folder that was checked and can be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutputDir {
+    path: PathBuf,
+}
+
+impl OutputDir {
+    /// Creates the folder if need be and proves that [`RESERVE_BYTES`] can be written there.
+    ///
+    /// # Errors
+    /// [`OutputError`]; `names` are the files that count as an earlier run's.
+    pub fn claim(path: &Path, names: &[&str], existing: Existing) -> Result<Self, OutputError> {
+        if path.exists() && !path.is_dir() {
+            return Err(OutputError::NotAFolder(path.to_owned()));
+        }
+        fs::create_dir_all(path).map_err(io_error("create the output folder", path))?;
+        if existing == Existing::Refuse
+            && let Some(name) = names.iter().find(|name| path.join(name).exists())
+        {
+            return Err(OutputError::Occupied { dir: path.to_owned(), name: (*name).to_owned() });
+        }
+        let dir = Self { path: path.to_owned() };
+        let probe = dir.temporary("reserve");
+        let written = write_synced(&probe, &vec![0; RESERVE_BYTES]);
+        let removed = fs::remove_file(&probe);
+        written.and(removed).map_err(io_error("write to the output folder", path))?;
+        Ok(dir)
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes all files, or none: each goes to a temporary name first, and is renamed once all are on disk.
+    ///
+    /// # Errors
+    /// [`OutputError::Io`]; the folder is as it was, unless a rename fails half-way.
+    pub fn write_all(&self, files: &[(String, String)]) -> Result<Vec<PathBuf>, OutputError> {
+        let written = files.iter().try_for_each(|(name, text)| {
+            let path = self.temporary(name);
+            write_synced(&path, text.as_bytes()).map_err(io_error("write", &path))
+        });
+        if let Err(error) = written {
+            for (name, _) in files {
+                // The write error is what the user needs; a temporary file that was never made cannot be removed.
+                drop(fs::remove_file(self.temporary(name)));
+            }
+            return Err(error);
+        }
+        let mut paths = Vec::new();
+        for (name, _) in files {
+            let path = self.path.join(name);
+            fs::rename(self.temporary(name), &path).map_err(io_error("rename to", &path))?;
+            paths.push(path);
+        }
+        Ok(paths)
+    }
+
+    fn temporary(&self, name: &str) -> PathBuf {
+        self.path.join(format!(".{name}.{}.tmp", std::process::id()))
+    }
+}
+
+fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OutputError {
+    let path = path.to_owned();
+    move |source| OutputError::Io { action, path, source }
+}
+
+fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: &[&str] = &["profile.toml"];
+
+    fn file(name: &str, text: &str) -> (String, String) {
+        (name.to_owned(), text.to_owned())
+    }
+
+    #[test]
+    fn files_of_an_earlier_run_are_kept_unless_they_may_be_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = OutputDir::claim(&dir.path().join("a/b"), NAMES, Existing::Refuse).unwrap();
+        out.write_all(&[file("profile.toml", "1")]).unwrap();
+        let error = OutputDir::claim(out.path(), NAMES, Existing::Refuse).unwrap_err();
+        assert!(error.to_string().ends_with("a/b already holds profile.toml of an earlier run"), "{error}");
+        let again = OutputDir::claim(out.path(), NAMES, Existing::Replace).unwrap();
+        again.write_all(&[file("profile.toml", "2"), file("nccl.conf", "")]).unwrap();
+        assert_eq!(fs::read_to_string(out.path().join("profile.toml")).unwrap(), "2");
+        assert_eq!(fs::read_dir(out.path()).unwrap().count(), 2, "no temporary file is left");
+    }
+
+    #[test]
+    fn when_one_file_cannot_be_written_none_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = OutputDir::claim(dir.path(), NAMES, Existing::Refuse).unwrap();
+        let error = out.write_all(&[file("profile.toml", "1"), file("no/such/folder", "")]).unwrap_err();
+        assert!(error.to_string().starts_with("write "), "{error}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_file_in_the_way_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        fs::write(&path, "").unwrap();
+        let error = OutputDir::claim(&path, NAMES, Existing::Refuse).unwrap_err();
+        assert!(error.to_string().ends_with("x is not a folder"), "{error}");
+    }
+}

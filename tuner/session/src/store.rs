@@ -1,0 +1,222 @@
+//! The run store: one append-only JSONL file per run is the truth.
+//!
+//! Every [`Record`] is written with one `write` before anybody sees it, so a killed run loses nothing that was shown, and
+//! a reader on another machine of a shared file system sees whole lines. A file may end in half a line (the writer was
+//! killed, the disk was full); readers leave that line out and say so.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use crate::event::Record;
+
+/// Ending of a run's file.
+pub const EXTENSION: &str = "jsonl";
+
+/// A run store that could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A file system call failed.
+    #[error("{action} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A line is not a record.
+    #[error("{}:{line}: not a record of a run: {source}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Line number from 1.
+        line: usize,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// No run of that name.
+    #[error("no run `{run}` in {}; there are: {known}", dir.display())]
+    Unknown {
+        /// What was asked for.
+        run: String,
+        /// Where it was looked for.
+        dir: PathBuf,
+        /// Newest runs there.
+        known: String,
+    },
+}
+
+impl StoreError {
+    fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+}
+
+/// Writes one run.
+#[derive(Debug)]
+pub struct RunWriter {
+    file: File,
+    path: PathBuf,
+}
+
+impl RunWriter {
+    /// Creates `<dir>/<run>.jsonl`; both are readable by their owner only.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`], also where a run of that name exists.
+    pub fn create(dir: &Path, run: &str) -> Result<Self, StoreError> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(StoreError::io("create", dir))?;
+        let path = dir.join(run).with_extension(EXTENSION);
+        let file = OpenOptions::new()
+            .append(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(StoreError::io("create", &path))?;
+        Ok(Self { file, path })
+    }
+
+    /// Where the run is written.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends one record as one line, with one system call.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`]; the file may then end in half a line, which readers leave out.
+    pub fn append(&mut self, record: &Record) -> Result<(), StoreError> {
+        let write = || -> io::Result<Vec<u8>> {
+            let mut line = serde_json::to_vec(record)?;
+            line.push(b'\n');
+            Ok(line)
+        };
+        let line = write().map_err(StoreError::io("encode a record for", &self.path))?;
+        self.file.write_all(&line).map_err(StoreError::io("write", &self.path))
+    }
+}
+
+/// A run as it was read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredRun {
+    /// Its records, in order.
+    pub records: Vec<Record>,
+    /// Whether the file ends in half a line, which is left out.
+    pub torn: bool,
+}
+
+/// Reads a whole run.
+///
+/// # Errors
+/// [`StoreError`] with the line that is no record. Half a line at the end is no error.
+pub fn read_run(path: &Path) -> Result<StoredRun, StoreError> {
+    let text = fs::read(path).map_err(StoreError::io("read", path))?;
+    parse_run(path, &text)
+}
+
+fn parse_run(path: &Path, text: &[u8]) -> Result<StoredRun, StoreError> {
+    let mut records = Vec::new();
+    let mut torn = false;
+    for (index, line) in text.split_inclusive(|&b| b == b'\n').enumerate() {
+        match (line.strip_suffix(b"\n"), serde_json::from_slice(line)) {
+            (Some([]), _) => {}
+            (Some(_), Ok(record)) => records.push(record),
+            (Some(_), Err(source)) => {
+                return Err(StoreError::Line { path: path.to_owned(), line: index + 1, source });
+            }
+            (None, _) => torn = true,
+        }
+    }
+    Ok(StoredRun { records, torn })
+}
+
+/// The runs in a folder, newest first (run ids begin with their start time).
+///
+/// # Errors
+/// [`StoreError::Io`]; a folder that does not exist has no runs.
+pub fn list_runs(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.map_err(StoreError::io("read", dir))?,
+    };
+    let mut runs = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(StoreError::io("read", dir))?.path();
+        if path.extension().is_some_and(|e| e == EXTENSION) {
+            runs.push(path);
+        }
+    }
+    runs.sort();
+    runs.reverse();
+    Ok(runs)
+}
+
+/// The file of a run: a path, a run id, or the unique beginning of one.
+///
+/// # Errors
+/// [`StoreError::Unknown`] names the newest runs.
+pub fn find_run(dir: &Path, run: &str) -> Result<PathBuf, StoreError> {
+    let direct = Path::new(run);
+    if direct.extension().is_some_and(|e| e == EXTENSION) && direct.is_file() {
+        return Ok(direct.to_owned());
+    }
+    let runs = list_runs(dir)?;
+    let name = |path: &PathBuf| path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+    let matching: Vec<&PathBuf> = runs.iter().filter(|p| !run.is_empty() && name(p).starts_with(run)).collect();
+    match matching.as_slice() {
+        [only] => Ok((*only).clone()),
+        _ => {
+            let known = runs.iter().take(5).map(name).collect::<Vec<_>>().join(", ");
+            let known = if known.is_empty() { "none".to_owned() } else { known };
+            Err(StoreError::Unknown { run: run.to_owned(), dir: dir.to_owned(), known })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Event, Phase};
+
+    fn record(seq: u64) -> Record {
+        Record { seq, t_ms: seq * 10, event: Event::Phase { phase: Phase::Search } }
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_half_a_line_is_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = RunWriter::create(dir.path(), "2026-11-29T14:02:11Z-7f3a").unwrap();
+        writer.append(&record(0)).unwrap();
+        writer.append(&record(1)).unwrap();
+        let path = writer.path().to_owned();
+        assert_eq!(read_run(&path).unwrap(), StoredRun { records: vec![record(0), record(1)], torn: false });
+
+        writer.file.write_all(br#"{"seq":2,"t_ms"#).unwrap();
+        assert_eq!(read_run(&path).unwrap(), StoredRun { records: vec![record(0), record(1)], torn: true });
+        assert!(RunWriter::create(dir.path(), "2026-11-29T14:02:11Z-7f3a").is_err(), "a run is never overwritten");
+    }
+
+    #[test]
+    fn a_broken_line_is_named() {
+        let error = parse_run(Path::new("x.jsonl"), b"{}\n").unwrap_err();
+        assert!(error.to_string().starts_with("x.jsonl:1: not a record of a run: missing field"), "{error}");
+    }
+
+    #[test]
+    fn runs_are_found_by_the_beginning_of_their_name() {
+        let dir = tempfile::tempdir().unwrap();
+        for run in ["2026-01-01T00:00:00Z-aaaa", "2026-01-02T00:00:00Z-bbbb"] {
+            RunWriter::create(dir.path(), run).unwrap();
+        }
+        assert!(find_run(dir.path(), "2026-01-02").unwrap().ends_with("2026-01-02T00:00:00Z-bbbb.jsonl"));
+        let error = find_run(dir.path(), "2026").unwrap_err().to_string();
+        assert!(error.ends_with("there are: 2026-01-02T00:00:00Z-bbbb, 2026-01-01T00:00:00Z-aaaa"), "{error}");
+        assert!(list_runs(&dir.path().join("none")).unwrap().is_empty());
+    }
+}
