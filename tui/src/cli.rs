@@ -1,0 +1,330 @@
+//! The command line. Only definitions and their direct checks: what a command does is in `command/`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use gdrtune_profiles::vocab::{Collective, DataType, Engine};
+
+/// Exit codes, shown at the end of `--help`.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    done (also when the defaults are best)
+  1    unexpected error
+  2    wrong use or configuration
+  3    preflight refused: hosts that cannot be used as they are
+  5    no setting beat the defaults (only with --expect-gain)
+  100  some trials failed
+  101  nodes lost
+  130  interrupted";
+
+/// Tunes the collectives of a GPU cluster: measures, searches, proves, and writes a profile.
+#[derive(Debug, Parser)]
+#[command(name = "gdrtune", version, after_help = EXIT_CODES, max_term_width = 100, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The sub-commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Tune four ranks on this machine in about half a minute; needs no hardware
+    Demo(DemoArgs),
+    /// Tune a cluster and write a profile
+    Tune(TuneArgs),
+    /// Measure one setting and print a table like nccl-tests'
+    Bench(BenchArgs),
+    /// Print a profile in another format
+    Emit(EmitArgs),
+    /// List the recorded runs
+    Runs,
+    /// Show a recorded run in the terminal UI
+    Replay(ReplayArgs),
+    /// Supervise workers on this node (started by gdrtune itself)
+    #[command(hide = true)]
+    Agent,
+    /// Run one rank (started by the agent)
+    #[command(hide = true)]
+    Worker(WorkerArgs),
+}
+
+/// How a run is shown.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// Plain progress on stderr instead of the terminal UI (the default where there is no terminal)
+    #[arg(long)]
+    pub headless: bool,
+    /// Print every event as one JSON line on stdout; implies --headless
+    #[arg(long)]
+    pub json: bool,
+    /// Draw with ASCII characters only
+    #[arg(long)]
+    pub ascii: bool,
+}
+
+/// `gdrtune demo`.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Folder for the profile and its files
+    #[arg(long, value_name = "DIR", default_value = "gdrtune-demo")]
+    pub out: PathBuf,
+    /// Seed of every random decision
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// How the run is shown.
+    #[command(flatten)]
+    pub show: ShowArgs,
+}
+
+/// Which hosts, and how they are reached.
+#[derive(Debug, Args)]
+pub struct HostArgs {
+    /// Hosts in rank order, such as 'node[01-16],gpu7'; without hosts: this machine alone
+    #[arg(short = 'w', long = "hosts", value_name = "HOSTS", conflicts_with = "hostfile")]
+    pub hosts: Option<String>,
+    /// File with one host or host list per line: [user@]host [slots=N] [# comment]
+    #[arg(long, value_name = "FILE")]
+    pub hostfile: Option<PathBuf>,
+    /// Ranks per host, where the host file does not say (default: 1 with hosts, 4 on this machine alone)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub ranks_per_node: Option<u32>,
+    /// ssh configuration to use instead of ~/.ssh/config (as ssh -F)
+    #[arg(long, value_name = "FILE")]
+    pub ssh_config: Option<PathBuf>,
+    /// Accept host keys that are not known yet (never ones that changed)
+    #[arg(long)]
+    pub accept_new_host_keys: bool,
+    /// Connections that are opened at the same time
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub fanout: u16,
+}
+
+/// What is measured.
+#[derive(Debug, Args)]
+pub struct MeasureArgs {
+    /// What runs the collectives
+    #[arg(long, default_value = "native", value_parser = parse_engine)]
+    pub engine: Engine,
+    /// Collectives, separated by commas
+    #[arg(long, value_name = "LIST", default_value = "allreduce", value_delimiter = ',', value_parser = parse_named::<Collective>)]
+    pub collectives: Vec<Collective>,
+    /// Sizes: a range such as 1K-64M (stepping by --factor), a list, or both
+    #[arg(long, value_name = "SIZES", default_value = "1K-64M")]
+    pub sizes: String,
+    /// Step of size ranges
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..=1024))]
+    pub factor: u64,
+    /// Element type
+    #[arg(long, value_name = "TYPE", default_value = "float32", value_parser = parse_named::<DataType>)]
+    pub data_type: DataType,
+    /// Shortest deadline of one measurement; one that overruns is killed and counts as hung
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_duration_s)]
+    pub trial_timeout: f64,
+}
+
+/// `gdrtune tune`.
+#[derive(Debug, Args)]
+pub struct TuneArgs {
+    /// Which hosts.
+    #[command(flatten)]
+    pub hosts: HostArgs,
+    /// What is measured.
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+    /// Time for the whole run, verification included, such as 90s, 5m or 1h
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration_s)]
+    pub budget: f64,
+    /// Measurements of the search at most
+    #[arg(long, value_name = "N")]
+    pub trials: Option<u64>,
+    /// How environments are searched
+    #[arg(long, value_enum, default_value_t = StrategyArg::Auto)]
+    pub strategy: StrategyArg,
+    /// Fix a setting for every environment, such as NCCL_SOCKET_IFNAME==eth0 (repeatable)
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub pin: Vec<String>,
+    /// Leave a setting out of the search (repeatable)
+    #[arg(long, value_name = "NAME")]
+    pub exclude: Vec<String>,
+    /// Seed of every random decision
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Folder for the profile and its files
+    #[arg(long, value_name = "DIR", default_value = "gdrtune-out")]
+    pub out: PathBuf,
+    /// Replace the files of an earlier run in --out
+    #[arg(long)]
+    pub force: bool,
+    /// End with code 5 when no setting beat the defaults
+    #[arg(long)]
+    pub expect_gain: bool,
+    /// How the run is shown.
+    #[command(flatten)]
+    pub show: ShowArgs,
+}
+
+/// How environments are searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StrategyArg {
+    /// By the size of the space and the budget.
+    Auto,
+    /// One setting at a time, with restarts.
+    CoordinateDescent,
+    /// Simulated annealing.
+    Annealing,
+    /// At random.
+    Random,
+    /// Every environment.
+    Exhaustive,
+}
+
+/// `gdrtune bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// Which hosts.
+    #[command(flatten)]
+    pub hosts: HostArgs,
+    /// What is measured.
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+    /// What to run, such as ring/simple/2 (default: the engine's own choice)
+    #[arg(long, value_name = "ALGORITHM/PROTOCOL[/CHANNELS]", value_parser = parse_choice)]
+    pub choice: Option<gdrtune_profiles::vocab::Choice>,
+    /// Set a variable in the workers (repeatable)
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    pub environment: Vec<String>,
+    /// Samples per size; the median is shown
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeats: u32,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `gdrtune emit`.
+#[derive(Debug, Args)]
+pub struct EmitArgs {
+    /// The profile (profile.toml)
+    pub profile: PathBuf,
+    /// Format: sh, env, nccl-conf, tuner-csv or json
+    #[arg(long, short = 'f', value_name = "FORMAT")]
+    pub format: String,
+    /// In sh: respect values that are already set
+    #[arg(long)]
+    pub keep_set: bool,
+    /// Emit the rules of a native, replay or sim profile live, for that engine
+    #[arg(long, value_name = "ENGINE", value_parser = parse_named::<Engine>)]
+    pub for_engine: Option<Engine>,
+}
+
+/// `gdrtune replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// Run id, the beginning of one, or a .jsonl file
+    pub run: String,
+    /// How many times faster than it was; 0 shows the end at once
+    #[arg(long, value_name = "X", default_value_t = 10.0)]
+    pub speed: f64,
+    /// Draw with ASCII characters only
+    #[arg(long)]
+    pub ascii: bool,
+}
+
+/// `gdrtune worker`.
+#[derive(Debug, Args)]
+pub struct WorkerArgs {
+    /// Take environment and rules from the emitted files in this folder alone
+    #[arg(long, value_name = "DIR")]
+    pub ab: Option<PathBuf>,
+}
+
+fn parse_named<T: std::str::FromStr>(text: &str) -> Result<T, String>
+where
+    T::Err: std::fmt::Display,
+{
+    text.trim().parse().map_err(|error: T::Err| error.to_string())
+}
+
+/// The engines that can measure today.
+fn parse_engine(text: &str) -> Result<Engine, String> {
+    match parse_named(text)? {
+        Engine::Native => Ok(Engine::Native),
+        other => Err(format!("this build measures with `native` only, not with `{other}`")),
+    }
+}
+
+/// Seconds of `90`, `90s`, `5m` or `1h`.
+fn parse_duration_s(text: &str) -> Result<f64, String> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
+    let factor = match unit {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("unknown unit `{unit}`: use s, m or h")),
+    };
+    match number.trim().parse::<f64>() {
+        Ok(value) if value > 0.0 && value * factor < 1e7 => Ok(value * factor),
+        _ => Err("expected a time above 0, such as 90s, 5m or 1h".to_owned()),
+    }
+}
+
+fn parse_choice(text: &str) -> Result<gdrtune_profiles::vocab::Choice, String> {
+    let mut parts = text.split('/');
+    let (Some(algorithm), Some(protocol)) = (parts.next(), parts.next()) else {
+        return Err("expected ALGORITHM/PROTOCOL or ALGORITHM/PROTOCOL/CHANNELS, such as ring/simple/2".to_owned());
+    };
+    let channels = match (parts.next(), parts.next()) {
+        (None, _) => 0,
+        (Some(count), None) => match count.parse() {
+            // 64 is NCCL's limit since 2.25 (src/include/device.h, MAXCHANNELS).
+            Ok(count @ 1..=64) => count,
+            _ => return Err(format!("`{count}` is no channel count: use 1 to 64")),
+        },
+        (Some(_), Some(_)) => return Err("too many parts".to_owned()),
+    };
+    Ok(gdrtune_profiles::vocab::Choice { algorithm: parse_named(algorithm)?, protocol: parse_named(protocol)?, channels })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations() {
+        for (text, seconds) in [("90", 90.0), ("90s", 90.0), ("5m", 300.0), ("1.5h", 5400.0), ("500ms", 0.5)] {
+            assert_eq!(parse_duration_s(text), Ok(seconds), "{text}");
+        }
+        for text in ["", "0s", "-5m", "5d", "m", "nan", "inf"] {
+            assert!(parse_duration_s(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn wrong_use_is_explained() {
+        let cases: &[(&[&str], &str)] = &[
+            (&["tune", "--collectives", "all_reduce"], "unknown collective `all_reduce`: use one of allreduce,"),
+            (&["tune", "--engine", "nccl"], "this build measures with `native` only, not with `nccl`"),
+            (&["tune", "--engine", "mpi"], "unknown engine `mpi`: use one of nccl, native, replay, sim"),
+            (&["tune", "--budget", "5d"], "unknown unit `d`: use s, m or h"),
+            (&["tune", "-w", "a", "--hostfile", "b"], "cannot be used with"),
+            (&["bench", "--choice", "ring"], "expected ALGORITHM/PROTOCOL"),
+            (&["bench", "--choice", "ring/simple/0"], "`0` is no channel count: use 1 to 64"),
+            (&["bench", "--choice", "ring/fast"], "unknown protocol `fast`: use one of ll, ll128, simple"),
+            (&["emit", "p.toml"], "--format"),
+        ];
+        for (args, expected) in cases {
+            let argv = std::iter::once("gdrtune").chain(args.iter().copied());
+            let error = Cli::try_parse_from(argv).unwrap_err().to_string();
+            assert!(error.contains(expected), "{args:?}: {error}");
+        }
+    }
+}

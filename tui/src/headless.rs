@@ -1,0 +1,245 @@
+//! A run without the terminal UI: plain lines on stderr, or every event as a JSON line on stdout.
+//!
+//! Reads records and writes text; owns nothing but what it needs for the next line.
+
+use std::io::{self, Write};
+
+use gdrtune_profiles::size::Size;
+use gdrtune_session::event::{Decision, Event, Level, NodeState, Phase, Record, Trial, TrialResult};
+
+/// Shortest time between two progress lines, in milliseconds.
+const PROGRESS_EVERY_MS: u64 = 2_000;
+
+/// Where the lines of a headless run go.
+pub trait Progress: Send {
+    /// Shows one record.
+    ///
+    /// # Errors
+    /// The stream's error; a closed pipe is one too.
+    fn show(&mut self, record: &Record) -> io::Result<()>;
+}
+
+/// Every record as one JSON line.
+#[derive(Debug)]
+pub struct JsonLines<W>(pub W);
+
+impl<W: Write + Send> Progress for JsonLines<W> {
+    fn show(&mut self, record: &Record) -> io::Result<()> {
+        let mut line = serde_json::to_vec(record)?;
+        line.push(b'\n');
+        self.0.write_all(&line)?;
+        self.0.flush()
+    }
+}
+
+/// Plain lines: decisions as they fall, and how far the run is every two seconds.
+#[derive(Debug)]
+pub struct PlainLines<W> {
+    out: W,
+    trials: u64,
+    failed: u64,
+    last_progress_ms: u64,
+    phase: Option<Phase>,
+    ranks: u32,
+    budget_s: Option<f64>,
+}
+
+impl<W: Write + Send> PlainLines<W> {
+    /// Lines on `out`.
+    pub fn new(out: W) -> Self {
+        Self { out, trials: 0, failed: 0, last_progress_ms: 0, phase: None, ranks: 1, budget_s: None }
+    }
+
+    fn line(&mut self, t_ms: u64, text: &str) -> io::Result<()> {
+        writeln!(self.out, "{:>7.1}s  {text}", t_ms as f64 / 1e3)
+    }
+
+    fn trial(&mut self, t_ms: u64, trial: &Trial) -> io::Result<()> {
+        self.trials += 1;
+        let asked = trial.requested.map_or_else(|| "default".to_owned(), |c| c.to_string());
+        match &trial.result {
+            TrialResult::Failed { kind, detail } => {
+                self.failed += 1;
+                let text = format!("trial {} failed ({}): {} {asked}: {detail}", trial.trial, failure_name(*kind), trial.point);
+                self.line(t_ms, &text)
+            }
+            TrialResult::Timed { time_us, busbw_gbs, .. } if t_ms >= self.last_progress_ms + PROGRESS_EVERY_MS => {
+                self.last_progress_ms = t_ms;
+                let budget = self.budget_s.map(|s| format!(" of {s:.0} s")).unwrap_or_default();
+                let text = format!(
+                    "{}: {:.0} s{budget}, {} trials; now {} {asked}: {time_us:.1} us, {busbw_gbs:.3} GB/s",
+                    self.phase.map_or("run", phase_name),
+                    t_ms as f64 / 1e3,
+                    self.trials,
+                    trial.point,
+                );
+                self.line(t_ms, &text)
+            }
+            TrialResult::Timed { .. } => Ok(()),
+        }
+    }
+}
+
+impl<W: Write + Send> Progress for PlainLines<W> {
+    fn show(&mut self, record: &Record) -> io::Result<()> {
+        let t = record.t_ms;
+        match &record.event {
+            Event::RunStarted { run, engine, emulated, hosts, nodes, ranks, seed, budget_s, .. } => {
+                (self.ranks, self.budget_s) = (*ranks, *budget_s);
+                let label = if *emulated { " (emulated nodes)" } else { "" };
+                self.line(t, &format!("run {run}: engine {engine}{label}, {nodes} node(s) {hosts}, {ranks} ranks, seed {seed}"))
+            }
+            Event::Node { host, state, detail, .. } => match state {
+                NodeState::Connecting | NodeState::Closed => Ok(()),
+                NodeState::Ready => self.line(t, &format!("{host}: ready: {detail}")),
+                NodeState::Failed => self.line(t, &format!("{host}: FAILED: {detail}")),
+                NodeState::Lost => self.line(t, &format!("{host}: LOST: {detail}")),
+            },
+            Event::Phase { phase } => {
+                self.phase = Some(*phase);
+                self.line(t, &format!("-- {}", phase_name(*phase)))
+            }
+            Event::Space { choices, environments, .. } => {
+                self.line(t, &format!("space: {environments} environment(s), up to {} choices per point", choices.len()))
+            }
+            Event::EnvironmentStarted { index, environment, why } => {
+                self.line(t, &format!("environment {index}: {environment} ({why})"))
+            }
+            Event::EnvironmentScored { index, score: Some(score), note, .. } => {
+                let note = if note.is_empty() { String::new() } else { format!(" ({note})") };
+                self.line(t, &format!("environment {index}: {score:.3} of the default time{note}"))
+            }
+            Event::EnvironmentScored { index, score: None, note, .. } => {
+                self.line(t, &format!("environment {index}: failed: {note}"))
+            }
+            Event::Trial(trial) => self.trial(t, trial),
+            Event::Verdict { point, speedup, default_us, tuned_us, decision } => {
+                let text = format!(
+                    "{point}: {default_us:.1} -> {tuned_us:.1} us, {:.2}x [{:.2}, {:.2}], P(faster) {:.3}: {}",
+                    speedup.median,
+                    speedup.low,
+                    speedup.high,
+                    speedup.p_faster,
+                    decision_name(*decision)
+                );
+                self.line(t, &text)
+            }
+            Event::Written { files } => files.iter().try_for_each(|file| self.line(t, &format!("wrote {file}"))),
+            Event::Log { level, host, text } if *level >= Level::Info => {
+                let host = if host.is_empty() { String::new() } else { format!("{host}: ") };
+                self.line(t, &format!("{}{host}{text}", level_prefix(*level)))
+            }
+            Event::Finished { summary, .. } => {
+                self.line(t, &format!("{} trials, {} failed", self.trials, self.failed))?;
+                self.line(t, summary)
+            }
+            Event::WorkersStarted { .. } | Event::Dropped { .. } | Event::Best { .. } | Event::Log { .. } => Ok(()),
+        }
+    }
+}
+
+const fn level_prefix(level: Level) -> &'static str {
+    match level {
+        Level::Debug | Level::Info => "",
+        Level::Warn => "warning: ",
+        Level::Error => "error: ",
+    }
+}
+
+/// A phase in words.
+pub const fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Connect => "connect",
+        Phase::Baseline => "baseline",
+        Phase::Search => "search",
+        Phase::Verify => "verify",
+        Phase::Write => "write",
+        Phase::Done => "done",
+    }
+}
+
+/// A verdict in words.
+pub const fn decision_name(decision: Decision) -> &'static str {
+    match decision {
+        Decision::Ship => "ship",
+        Decision::Keep => "keep the default",
+        Decision::Regression => "regression",
+        Decision::TooNoisy => "too noisy to say",
+    }
+}
+
+/// A kind of failure in words.
+pub const fn failure_name(kind: gdrtune_session::event::Failure) -> &'static str {
+    use gdrtune_session::event::Failure;
+    match kind {
+        Failure::Wrong => "wrong result",
+        Failure::Hung => "hung",
+        Failure::Crashed => "crashed",
+        Failure::Unsupported => "unsupported",
+        Failure::Substituted => "substituted",
+    }
+}
+
+/// A size as users write it.
+pub fn size_text(bytes: u64) -> String {
+    Size(bytes).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use gdrtune_profiles::vocab::{Collective, Environment, Point};
+    use gdrtune_session::event::{Arm, Failure};
+
+    use super::*;
+
+    fn trial(trial: u64, result: TrialResult) -> Event {
+        Event::Trial(Trial {
+            trial,
+            arm: Arm::Search,
+            environment: Environment::new(),
+            point: Point { collective: Collective::AllReduce, bytes: 65536 },
+            requested: None,
+            selected: None,
+            process: 0,
+            result,
+        })
+    }
+
+    fn timed() -> TrialResult {
+        TrialResult::Timed {
+            time_us: 120.0,
+            slowest_us: 121.0,
+            median_us: 119.0,
+            max_us: 140.0,
+            cpu_us: 60.0,
+            busbw_gbs: 0.82,
+        }
+    }
+
+    #[test]
+    fn progress_is_rare_and_failures_are_always_said() {
+        let mut out = Vec::new();
+        let mut lines = PlainLines::new(&mut out);
+        let failed = TrialResult::Failed { kind: Failure::Hung, detail: "killed at its deadline".into() };
+        let events = [
+            (0, Event::Phase { phase: Phase::Search }),
+            (2_000, trial(0, timed())),
+            (2_100, trial(1, timed())),
+            (2_200, trial(2, failed)),
+            (4_100, trial(3, timed())),
+        ];
+        for (seq, (t_ms, event)) in (0..).zip(events) {
+            lines.show(&Record { seq, t_ms, event }).unwrap();
+        }
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(
+            text.lines().map(str::trim_start).collect::<Vec<_>>(),
+            [
+                "0.0s  -- search",
+                "2.0s  search: 2 s, 1 trials; now allreduce 64K default: 120.0 us, 0.820 GB/s",
+                "2.2s  trial 2 failed (hung): allreduce 64K default: killed at its deadline",
+                "4.1s  search: 4 s, 4 trials; now allreduce 64K default: 120.0 us, 0.820 GB/s",
+            ]
+        );
+    }
+}

@@ -1,0 +1,91 @@
+//! Clusters of virtual hosts (`testenv/vhosts.sh`) in a sandbox that the kernel tears down with the test.
+
+use std::{
+    path::PathBuf,
+    process::{Command, Output},
+};
+
+use super::{root, skip};
+
+const INSIDE: &str = "GDRTUNE_TEST_SANDBOX";
+
+/// Runs `body` in private network, mount and PID namespaces, where it may make virtual hosts; skips where the machine
+/// does not allow that. `test` is the name of the calling test function, which is started again in there.
+pub fn in_sandbox(test: &str, body: impl FnOnce()) {
+    if std::env::var_os(INSIDE).is_some() {
+        return body();
+    }
+    if let Some(why) = missing() {
+        return skip(test, &why);
+    }
+    let me = std::env::current_exe().expect("the test program");
+    let status = Command::new(root().join("testenv/sandbox.sh"))
+        .arg(me)
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(INSIDE, "1")
+        .status()
+        .expect("sandbox.sh starts");
+    assert!(status.success(), "{test} failed in the sandbox: {status}");
+}
+
+/// Why virtual hosts cannot be made here, if they cannot.
+fn missing() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("virtual hosts need root".to_owned());
+    }
+    let probe = Command::new("unshare").args(["--net", "--mount", "--pid", "--fork", "true"]).output();
+    if !probe.is_ok_and(|o| o.status.success()) {
+        return Some("namespaces may not be made here".to_owned());
+    }
+    for tool in ["/usr/sbin/sshd", "ssh", "ip", "tc"] {
+        let found = Command::new("sh").args(["-c", "command -v -- \"$1\"", "sh", tool]).output();
+        if !found.is_ok_and(|o| o.status.success()) {
+            return Some(format!("{tool} is missing: run testenv/packages.sh vhosts"));
+        }
+    }
+    None
+}
+
+/// Virtual hosts `vh1` to `vhN`; gone with the sandbox.
+pub struct VirtualHosts {
+    script: PathBuf,
+}
+
+impl VirtualHosts {
+    /// Makes `count` hosts with two rails: railA 4 Gbit/s, railB 500 Mbit/s. `rates` overrides both.
+    pub fn up(count: u32, rates: Option<(&str, &str)>) -> Self {
+        let hosts = Self { script: root().join("testenv/vhosts.sh") };
+        let mut command = hosts.command(&["up", &count.to_string()]);
+        if let Some((a, b)) = rates {
+            command.env("VH_RATE_A", a).env("VH_RATE_B", b);
+        }
+        let output = command.output().expect("vhosts.sh starts");
+        assert!(output.status.success(), "vhosts.sh up: {}", String::from_utf8_lossy(&output.stderr));
+        hosts
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.script);
+        command.args(args);
+        command
+    }
+
+    /// Runs a sub-command of vhosts.sh, such as `cut vh3 railA`.
+    pub fn call(&self, args: &[&str]) -> Output {
+        let output = self.command(args).output().expect("vhosts.sh starts");
+        assert!(output.status.success(), "vhosts.sh {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        output
+    }
+
+    /// The ssh configuration that reaches the hosts.
+    pub fn ssh_config(&self) -> PathBuf {
+        let path = String::from_utf8(self.call(&["ssh-config"]).stdout).expect("a path");
+        PathBuf::from(path.trim())
+    }
+
+    /// Runs a shell command on a host; its output, whatever its exit status.
+    pub fn shell(&self, host: &str, command: &str) -> String {
+        let output = self.command(&["run", host, command]).output().expect("vhosts.sh starts");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}

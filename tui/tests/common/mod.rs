@@ -1,0 +1,75 @@
+//! What the end-to-end tests share: the built executable, hermetic runs of it, and clusters of virtual hosts.
+#![allow(dead_code, reason = "each test program uses its own part")]
+
+pub mod cluster;
+
+use std::{
+    fs::OpenOptions,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    time::{Duration, Instant},
+};
+
+/// The executable under test.
+pub const GDRTUNE: &str = env!("CARGO_BIN_EXE_gdrtune");
+
+/// A run of gdrtune with its own HOME and state, and nothing of this process's settings.
+pub fn gdrtune(home: &Path) -> Command {
+    let mut command = Command::new(GDRTUNE);
+    command
+        .env_clear()
+        .env("HOME", home)
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("GDRTUNE_STATE_DIR", home.join("state"))
+        .current_dir(home);
+    command
+}
+
+/// Runs to the end and returns what came out.
+pub fn output(command: &mut Command) -> Output {
+    command.output().expect("gdrtune starts")
+}
+
+/// Standard error as text.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The repository's root.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the repository exists")
+}
+
+/// Waits until `done`, checking often; the deadline is a failure of the test.
+pub fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + limit;
+    while !done() {
+        assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Says loudly that a test did not run, and counts it for `.ci/test`.
+pub fn skip(test: &str, why: &str) {
+    eprintln!("SKIPPED {test}: {why}");
+    if let Some(file) = std::env::var_os("GDRTUNE_SKIPPED_TESTS") {
+        let mut file = OpenOptions::new().append(true).create(true).open(file).expect("the list of skipped tests");
+        writeln!(file, "{test}: {why}").expect("the list of skipped tests");
+    }
+}
+
+/// Process ids of gdrtune processes whose command line holds `marker`, zombies left out.
+pub fn gdrtune_processes(marker: &str) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").expect("proc").flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+        let read = |name: &str| std::fs::read(entry.path().join(name)).unwrap_or_default();
+        let command = String::from_utf8_lossy(&read("cmdline")).replace('\0', " ");
+        let state = String::from_utf8_lossy(&read("stat")).rsplit(')').next().map(|s| s.trim_start().starts_with('Z'));
+        if command.contains("gdrtune") && command.contains(marker) && state == Some(false) && pid != std::process::id() {
+            found.push(pid);
+        }
+    }
+    found
+}

@@ -1,0 +1,201 @@
+//! The interleaved A/B: every arm in fresh processes, in turn, round after round.
+//!
+//! The arms are whatever the caller compares: the default arm against the emitted files, or a candidate against itself
+//! with one setting left out. One process gives one replication per point (the median of its samples).
+
+use gdrtune_profiles::vocab::Point;
+use gdrtune_tuner::{
+    bench::{Bench, BenchError, Cancel, Item, Outcome, Sample, Script, Setup},
+    observe::{Directive, Note, Observer},
+};
+
+/// What is compared, and how often.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AbPlan {
+    /// The arms.
+    pub arms: Vec<Setup>,
+    /// Points to measure in each.
+    pub points: Vec<Point>,
+    /// Samples per point and process.
+    pub repeats: u32,
+    /// Rounds that are measured even if the time is over: fewer say nothing.
+    pub min_rounds: u32,
+    /// Rounds at most.
+    pub max_rounds: u32,
+    /// Time on the bench's clock after which no further round begins, in seconds.
+    pub until_s: f64,
+}
+
+/// What an A/B measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AbResult {
+    /// Time per operation in microseconds, by arm, point and round; `None` where that process failed at that point.
+    pub times_us: Vec<Vec<Vec<Option<f64>>>>,
+    /// Complete rounds.
+    pub rounds: u32,
+    /// What failed, for people.
+    pub failures: Vec<String>,
+    /// How the watcher wants it to go on: an abort leaves the rounds incomplete.
+    pub directive: Directive,
+}
+
+impl AbResult {
+    /// The replications of one arm at one point; failed ones are left out.
+    pub fn replications(&self, arm: usize, point: usize) -> Vec<f64> {
+        self.times_us[arm][point].iter().copied().flatten().collect()
+    }
+}
+
+/// Runs the arms in turn. The order turns round by round, so that drift and warm caches favour no arm.
+///
+/// # Errors
+/// [`BenchError`] where the bench cannot go on; an arm that cannot start is one.
+pub fn interleave(
+    bench: &mut dyn Bench,
+    plan: &AbPlan,
+    observer: &mut dyn Observer,
+    cancel: &Cancel,
+) -> Result<AbResult, BenchError> {
+    let mut result = AbResult {
+        times_us: vec![vec![Vec::new(); plan.points.len()]; plan.arms.len()],
+        rounds: 0,
+        failures: Vec::new(),
+        directive: Directive::Continue,
+    };
+    for round in 0..plan.max_rounds {
+        if round >= plan.min_rounds && bench.now_s() >= plan.until_s {
+            break;
+        }
+        for turn in 0..plan.arms.len() {
+            result.directive = observer.directive();
+            if result.directive == Directive::Abort {
+                return Ok(result);
+            }
+            let arm = arm_of_turn(round, turn, plan.arms.len());
+            let times = run_arm(bench, plan, arm, round, observer, cancel, &mut result.failures)?;
+            for (point, time) in times.into_iter().enumerate() {
+                result.times_us[arm][point].push(time);
+            }
+        }
+        result.rounds += 1;
+    }
+    Ok(result)
+}
+
+/// Forwards in even rounds, backwards in odd ones: A B, B A, A B, ...
+fn arm_of_turn(round: u32, turn: usize, arms: usize) -> usize {
+    if round.is_multiple_of(2) { turn } else { arms - 1 - turn }
+}
+
+/// One process of one arm: the median per point.
+fn run_arm(
+    bench: &mut dyn Bench,
+    plan: &AbPlan,
+    arm: usize,
+    round: u32,
+    observer: &mut dyn Observer,
+    cancel: &Cancel,
+    failures: &mut Vec<String>,
+) -> Result<Vec<Option<f64>>, BenchError> {
+    // The points' order turns with the rounds too: what runs first in a process is not always the same point.
+    let order: Vec<usize> =
+        (0..plan.points.len()).map(|i| (i + round as usize * 7) % plan.points.len()).collect();
+    let items = order.iter().map(|&p| Item { point: plan.points[p], choice: None, repeats: plan.repeats }).collect();
+    let script = Script { setup: plan.arms[arm].clone(), fresh: true, items };
+    observer.note(Note::Script(&script));
+    let mut samples: Vec<Vec<f64>> = vec![Vec::new(); plan.points.len()];
+    let mut sink = |sample: Sample| {
+        observer.note(Note::Sample { script: &script, sample: &sample });
+        let point = order[sample.item];
+        match sample.outcome {
+            Outcome::Timed(timing) => samples[point].push(timing.time_us),
+            Outcome::Wrong(why) | Outcome::Hung(why) | Outcome::Crashed(why) | Outcome::Unsupported(why) => {
+                failures.push(format!("{}: {why}", plan.points[point]));
+            }
+            Outcome::Substituted { selected, .. } => {
+                failures.push(format!("{}: ran {selected} instead", plan.points[point]));
+            }
+        }
+    };
+    bench.run(&script, cancel, &mut sink)?;
+    Ok(samples.iter_mut().map(|s| median(s)).collect())
+}
+
+/// The median, or `None` of nothing.
+fn median(values: &mut [f64]) -> Option<f64> {
+    if values.is_empty() {
+        return None;
+    }
+    values.sort_by(f64::total_cmp);
+    let (low, high) = ((values.len() - 1) / 2, values.len() / 2);
+    Some(f64::midpoint(values[low], values[high]))
+}
+
+#[cfg(test)]
+mod tests {
+    use gdrtune_profiles::vocab::{Collective, Engine, Environment};
+    use gdrtune_tuner::{
+        bench::{BenchInfo, Timing},
+        observe::Silent,
+    };
+
+    use super::*;
+
+    /// A bench whose second arm takes twice the time, and whose clock moves one second per script.
+    struct TwoArms {
+        log: Vec<Setup>,
+    }
+
+    impl Bench for TwoArms {
+        fn info(&self) -> BenchInfo {
+            BenchInfo { engine: Engine::Sim, nodes: 1, ranks: 2 }
+        }
+
+        fn now_s(&self) -> f64 {
+            self.log.len() as f64
+        }
+
+        fn run(&mut self, script: &Script, _: &Cancel, sink: &mut dyn FnMut(Sample)) -> Result<(), BenchError> {
+            self.log.push(script.setup.clone());
+            assert!(script.fresh);
+            let factor = if script.setup == Setup::Site { 1.0 } else { 2.0 };
+            for (item, asked) in script.items.iter().enumerate() {
+                for repeat in 0..asked.repeats {
+                    let time_us = factor * (asked.point.bytes as f64 + f64::from(repeat));
+                    let t = Timing {
+                        time_us,
+                        slowest_us: time_us,
+                        median_us: time_us,
+                        max_us: time_us,
+                        cpu_us: 0.0,
+                        selected: None,
+                    };
+                    sink(Sample { item, process: 0, outcome: Outcome::Timed(t) });
+                }
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn arms_take_turns_and_each_process_gives_its_median() {
+        let point = |bytes| Point { collective: Collective::AllReduce, bytes };
+        let candidate = Setup::Live(Environment::new().with("A", "1"));
+        let plan = AbPlan {
+            arms: vec![Setup::Site, candidate.clone()],
+            points: vec![point(100), point(200)],
+            repeats: 3,
+            min_rounds: 2,
+            max_rounds: 9,
+            until_s: 5.0,
+        };
+        let mut bench = TwoArms { log: Vec::new() };
+        let result = interleave(&mut bench, &plan, &mut Silent, &Cancel::new()).unwrap();
+        assert_eq!(result.rounds, 3, "the clock passes 5 s after the third round");
+        let site = || Setup::Site;
+        let other = || candidate.clone();
+        assert_eq!(bench.log, [site(), other(), other(), site(), site(), other()]);
+        assert_eq!(result.replications(0, 0), [101.0, 101.0, 101.0]);
+        assert_eq!(result.replications(1, 1), [402.0, 402.0, 402.0]);
+    }
+}
