@@ -1,2 +1,61 @@
-//! Under construction.
-fn main() {}
+//! gdrtune: tunes a GPU cluster's collectives from the terminal.
+
+mod cli;
+mod command;
+mod exit;
+mod headless;
+mod hosts;
+mod interrupt;
+mod paths;
+mod ui;
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::Parser;
+
+use crate::{
+    cli::{Cli, Command},
+    exit::Failure,
+};
+
+/// Hash of the sources that this executable was built from: both ends of a run compare it.
+const BUILD_ID: &str = env!("GDRTUNE_BUILD_ID");
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // clap's own code for wrong use is 2 as well; help and version are 0.
+        Err(error) => error.exit(),
+    };
+    let result = match cli.command {
+        Command::Agent => return command::node::agent(),
+        Command::Worker(args) => return command::node::worker(args),
+        Command::Demo(args) => command::tune::demo(args),
+        Command::Tune(args) => command::tune::tune(args),
+        Command::Bench(args) => command::bench::bench(args),
+        Command::Emit(args) => command::emit::emit(args),
+        Command::Runs => command::runs::runs(),
+        Command::Replay(args) => command::runs::replay(args),
+    };
+    match result {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            report(&failure);
+            failure.exit.into()
+        }
+    }
+}
+
+/// Says what failed, why, and what to do, on stderr. A closed stderr changes nothing about the exit code.
+fn report(failure: &Failure) {
+    let mut text = format!("gdrtune: {:#}\n", failure.error);
+    if let Some(hint) = &failure.hint {
+        text.push_str("  hint: ");
+        text.push_str(hint);
+        text.push('\n');
+    }
+    drop(io::stderr().write_all(text.as_bytes()));
+}

@@ -59,15 +59,17 @@ pub fn skip(test: &str, why: &str) {
     }
 }
 
-/// Process ids of gdrtune processes whose command line holds `marker`, zombies left out.
-pub fn gdrtune_processes(marker: &str) -> Vec<u32> {
+/// Process ids of gdrtune processes that were started with `home` as their HOME, zombies left out.
+pub fn gdrtune_processes(home: &str) -> Vec<u32> {
     let mut found = Vec::new();
+    let home = format!("HOME={home}\0");
     for entry in std::fs::read_dir("/proc").expect("proc").flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
         let read = |name: &str| std::fs::read(entry.path().join(name)).unwrap_or_default();
-        let command = String::from_utf8_lossy(&read("cmdline")).replace('\0', " ");
+        let environ = String::from_utf8_lossy(&read("environ")).into_owned();
+        let command = String::from_utf8_lossy(&read("cmdline")).into_owned();
         let state = String::from_utf8_lossy(&read("stat")).rsplit(')').next().map(|s| s.trim_start().starts_with('Z'));
-        if command.contains("gdrtune") && command.contains(marker) && state == Some(false) && pid != std::process::id() {
+        if command.contains("gdrtune") && environ.contains(&home) && state == Some(false) && pid != std::process::id() {
             found.push(pid);
         }
     }

@@ -1,0 +1,14 @@
+//! What the sub-commands do.
+
+pub mod bench;
+pub mod emit;
+pub mod node;
+pub mod runs;
+pub mod tune;
+
+use crate::exit::Failure;
+
+/// A tokio runtime for fleet, signals and the terminal UI. Two threads are plenty: measuring happens elsewhere.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
+}

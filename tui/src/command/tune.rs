@@ -1,0 +1,240 @@
+//! `gdrtune tune` and `gdrtune demo`: a whole run, shown by the terminal UI or by lines.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+};
+
+use gdrtune_fleet::LauncherKind;
+use gdrtune_profiles::{
+    size::parse_sizes,
+    vocab::{Collective, DataType, Engine, Point},
+};
+use gdrtune_session::{
+    control::Controls,
+    event::{Record, RunEnd},
+    output::{Existing, OutputDir},
+    recorder::Recorder,
+    run::{self, OUTPUT_FILES, RunConfig, RunOutcome, SpaceSize},
+    store::RunWriter,
+};
+use gdrtune_tuner::search::Strategy;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    BUILD_ID,
+    cli::{DemoArgs, HostArgs, ShowArgs, StrategyArg, TuneArgs},
+    exit::{Exit, Failure},
+    headless::{JsonLines, PlainLines, Progress},
+    hosts::{self, Place},
+    interrupt, paths,
+    ui::{self, UiOptions},
+};
+
+/// Sizes of the demo: three decades in seven points, so that its half minute goes into repeats.
+const DEMO_SIZES: &str = "1K-4M";
+
+/// Time that the demo takes, in seconds.
+const DEMO_BUDGET_S: f64 = 28.0;
+
+/// Shortest deadline of a measurement in the demo, in milliseconds: nothing there takes a tenth of it.
+const DEMO_LEASE_MS: u64 = 5_000;
+
+pub(crate) fn demo(args: DemoArgs) -> Result<Exit, Failure> {
+    let place = hosts::this_machine(hosts::LOCAL_RANKS);
+    let sizes = parse_sizes(DEMO_SIZES, 4).map_err(Failure::usage)?;
+    let out = claim(&args.out, Existing::Replace)?;
+    let config = RunConfig {
+        space: SpaceSize::Small,
+        budget_s: Some(DEMO_BUDGET_S),
+        min_lease_ms: DEMO_LEASE_MS,
+        seed: args.seed,
+        ..base_config(place, points(&[Collective::AllReduce], &sizes), out, LauncherKind::Local)?
+    };
+    execute(config, &args.show, false)
+}
+
+pub(crate) fn tune(args: TuneArgs) -> Result<Exit, Failure> {
+    let place = hosts::resolve(&args.hosts)?;
+    let sizes = parse_sizes(&args.measure.sizes, args.measure.factor).map_err(Failure::usage)?;
+    let settings = run::SpaceSettings::parse(&args.pin, &args.exclude).map_err(Failure::usage)?;
+    let existing = if args.force { Existing::Replace } else { Existing::Refuse };
+    let out = claim(&args.out, existing)?;
+    let launcher = launcher(&args.hosts, &place);
+    let config = RunConfig {
+        engine: args.measure.engine,
+        data_type: args.measure.data_type,
+        settings,
+        budget_s: Some(args.budget),
+        max_trials: args.trials,
+        strategy: strategy(args.strategy),
+        min_lease_ms: (args.measure.trial_timeout * 1e3) as u64,
+        seed: args.seed,
+        fanout: usize::from(args.hosts.fanout),
+        ..base_config(place, points(&args.measure.collectives, &sizes), out, launcher)?
+    };
+    execute(config, &args.show, args.expect_gain)
+}
+
+/// What `tune` and `demo` share, with the defaults of a plain `tune`.
+fn base_config(place: Place, points: Vec<Point>, out: OutputDir, launcher: LauncherKind) -> Result<RunConfig, Failure> {
+    for warning in &place.warnings {
+        writeln!(io::stderr(), "gdrtune: warning: {warning}")?;
+    }
+    Ok(RunConfig {
+        run_id: run::new_run_id(),
+        tool: env!("CARGO_PKG_VERSION").to_owned(),
+        build_id: BUILD_ID.to_owned(),
+        executable: std::env::current_exe()?,
+        hosts: place.hosts,
+        slots: place.slots,
+        launcher,
+        fanout: 32,
+        engine: Engine::Native,
+        data_type: DataType::F32,
+        points,
+        space: SpaceSize::Standard,
+        settings: run::SpaceSettings::default(),
+        budget_s: None,
+        max_trials: None,
+        strategy: Strategy::Auto,
+        min_lease_ms: 20_000,
+        seed: 1,
+        out,
+    })
+}
+
+fn points(collectives: &[Collective], sizes: &[u64]) -> Vec<Point> {
+    let mut points = Vec::new();
+    for &collective in collectives {
+        points.extend(sizes.iter().map(|&bytes| Point { collective, bytes }));
+    }
+    points
+}
+
+fn claim(path: &std::path::Path, existing: Existing) -> Result<OutputDir, Failure> {
+    OutputDir::claim(path, OUTPUT_FILES, existing).map_err(|error| {
+        let failure = Failure::usage(error);
+        match existing {
+            Existing::Refuse => failure.with_hint("choose another folder with --out, or replace the files with --force"),
+            Existing::Replace => failure.with_hint("choose another folder with --out"),
+        }
+    })
+}
+
+/// How the hosts are reached.
+pub(super) fn launcher(args: &HostArgs, place: &Place) -> LauncherKind {
+    if place.local {
+        return LauncherKind::Local;
+    }
+    LauncherKind::Ssh(gdrtune_fleet::SshConfig {
+        config_file: args.ssh_config.clone(),
+        accept_new_host_keys: args.accept_new_host_keys,
+        ..gdrtune_fleet::SshConfig::default()
+    })
+}
+
+const fn strategy(arg: StrategyArg) -> Strategy {
+    match arg {
+        StrategyArg::Auto => Strategy::Auto,
+        StrategyArg::CoordinateDescent => Strategy::CoordinateDescent,
+        StrategyArg::Annealing => Strategy::Annealing,
+        StrategyArg::Random => Strategy::Random,
+        StrategyArg::Exhaustive => Strategy::Exhaustive,
+    }
+}
+
+/// Runs, shows, and says at the end what came of it.
+fn execute(config: RunConfig, show: &ShowArgs, expect_gain: bool) -> Result<Exit, Failure> {
+    let dir = paths::runs_dir()?;
+    let writer = RunWriter::create(&dir, &config.run_id)
+        .map_err(|error| Failure::new(Exit::Unexpected, error).with_hint("set GDRTUNE_STATE_DIR to a folder with room"))?;
+    let store = writer.path().to_owned();
+    let runtime = super::runtime()?;
+    let controls = Controls::new();
+    let use_ui = !show.headless && !show.json && io::stdout().is_terminal() && io::stdin().is_terminal();
+
+    let (records, receiver) = mpsc::unbounded_channel();
+    let listener: Box<dyn FnMut(&Record) + Send> = if use_ui {
+        // A UI that was left does not need the records any more.
+        Box::new(move |record| drop(records.send(record.clone())))
+    } else {
+        headless_listener(show.json, controls.clone())
+    };
+    let recorder = Recorder::new(writer, listener);
+    let (done, finished) = oneshot::channel();
+    let handle = runtime.handle().clone();
+    let session_controls = controls.clone();
+    let session = thread::Builder::new().name("session".to_owned()).spawn(move || {
+        let outcome = run::tune(config, &recorder, &session_controls, &handle);
+        // The receiver waits until the end, unless this process is leaving anyway.
+        drop(done.send(()));
+        outcome
+    })?;
+
+    if use_ui {
+        let ui_controls = controls.clone();
+        let options = UiOptions { ascii: show.ascii, replay: false };
+        runtime.block_on(ui::run(receiver, move |command| ui_controls.apply(command), options))?;
+        // Whoever leaves the UI in mid-run has been asked: the run is to end.
+        controls.apply(gdrtune_session::event::Command::Kill);
+    } else {
+        runtime.block_on(async {
+            interrupt::watch(controls.clone())?;
+            // An error means that the session thread died: its join says why.
+            drop(finished.await);
+            io::Result::Ok(())
+        })?;
+    }
+    let outcome = session.join().map_err(|_| anyhow::anyhow!("the session thread panicked; the run store is {}", store.display()))?;
+    conclude(outcome, &store, use_ui, expect_gain)
+}
+
+fn headless_listener(json: bool, controls: Controls) -> Box<dyn FnMut(&Record) + Send> {
+    let progress: Box<dyn Progress> =
+        if json { Box::new(JsonLines(io::stdout())) } else { Box::new(PlainLines::new(io::stderr())) };
+    let progress = Arc::new(Mutex::new(progress));
+    Box::new(move |record| {
+        let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+        if progress.show(record).is_err() {
+            // Nobody reads any more (`gdrtune ... --json | head`): end the run instead of measuring for nobody.
+            controls.apply(gdrtune_session::event::Command::Stop);
+        }
+    })
+}
+
+/// The exit code, and the last words on stderr.
+fn conclude(
+    outcome: Result<RunOutcome, run::RunError>,
+    store: &std::path::Path,
+    after_ui: bool,
+    expect_gain: bool,
+) -> Result<Exit, Failure> {
+    let outcome = outcome.map_err(|error| {
+        let exit = match &error {
+            run::RunError::Connect(_) => Exit::Preflight,
+            run::RunError::Usage(_) => Exit::Usage,
+            run::RunError::NodesLost(_) => Exit::NodesLost,
+            run::RunError::Interrupted => Exit::Interrupted,
+            run::RunError::Output(_) | run::RunError::Store(_) | run::RunError::Internal(_) => Exit::Unexpected,
+        };
+        Failure::new(exit, error).with_hint(format!("everything that was measured is in {}", store.display()))
+    })?;
+    let mut stderr = io::stderr().lock();
+    if after_ui {
+        writeln!(stderr, "{}", outcome.summary)?;
+        for file in &outcome.written {
+            writeln!(stderr, "  {}", file.display())?;
+        }
+    }
+    writeln!(stderr, "run store: {}", store.display())?;
+    Ok(match outcome.end {
+        RunEnd::Interrupted => Exit::Interrupted,
+        RunEnd::NodesLost => Exit::NodesLost,
+        RunEnd::Failed => Exit::Unexpected,
+        RunEnd::Tuned | RunEnd::DefaultsBest if outcome.failed_trials > 0 => Exit::TrialsFailed,
+        RunEnd::DefaultsBest if expect_gain => Exit::NoGain,
+        RunEnd::Tuned | RunEnd::DefaultsBest => Exit::Done,
+    })
+}

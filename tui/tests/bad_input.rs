@@ -1,0 +1,110 @@
+//! Bad input ends with a message that names place, cause and next step, and with the documented exit code.
+
+mod common;
+
+use std::{fs, path::Path, process::Command};
+
+use common::{cluster::in_sandbox, gdrtune, output, stderr};
+
+/// Runs in a home that holds `files`; expects the exit code and every text on stderr.
+fn expect(files: &[(&str, &str)], args: &[&str], code: i32, texts: &[&str]) {
+    let home = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        fs::write(home.path().join(name), text).unwrap();
+    }
+    expect_in(home.path(), args, code, texts);
+}
+
+fn expect_in(home: &Path, args: &[&str], code: i32, texts: &[&str]) {
+    let run = output(gdrtune(home).args(args));
+    let message = stderr(&run);
+    assert_eq!(run.status.code(), Some(code), "{args:?}: {message}");
+    for text in texts {
+        assert!(message.contains(text), "{args:?}: no `{text}` in: {message}");
+    }
+    assert!(!message.contains("panicked"), "{args:?}: {message}");
+}
+
+#[test]
+fn host_lists_are_checked_before_anything_starts() {
+    let cases: &[(&str, &[&str])] = &[
+        ("node[01-04", &["node[01-04", "]"]),
+        ("node[3-1]", &["3-1"]),
+        ("node[1-99999999]", &["65536"]),
+        ("-oProxyCommand=touch${IFS}x", &["-oProxyCommand"]),
+        ("a;reboot", &["a;reboot"]),
+        ("", &["host"]),
+    ];
+    for (hosts, texts) in cases {
+        expect(&[], &["tune", &format!("--hosts={hosts}"), "--headless"], 2, texts);
+    }
+    expect(&[], &["tune", "--hostfile", "none.txt"], 2, &["none.txt", "No such file"]);
+    expect(&[("h.txt", "node1\nnode[2-\n")], &["tune", "--hostfile", "h.txt"], 2, &["h.txt:2:"]);
+    expect(&[("h.txt", "# nobody\n")], &["tune", "--hostfile", "h.txt"], 2, &["h.txt"]);
+}
+
+#[test]
+fn hosts_that_cannot_be_used_are_named_with_the_next_step() {
+    let config = "Host shut\n  HostName 127.0.0.1\n  Port 1\n  BatchMode yes\n";
+    let args = ["tune", "-w", "shut", "--ssh-config", "c", "--headless", "--budget", "5s"];
+    expect(&[("c", config)], &args, 3, &["shut", "refused"]);
+    expect(&[], &["tune", "-w", "no-such-host.invalid", "--headless"], 3, &["no-such-host.invalid"]);
+
+    let home = tempfile::tempdir().unwrap();
+    let run = output(gdrtune(home.path()).env("PATH", "/nonexistent").args(["tune", "-w", "a", "--headless"]));
+    assert_eq!(run.status.code(), Some(3), "{}", stderr(&run));
+    assert!(stderr(&run).contains("ssh"), "{}", stderr(&run));
+}
+
+#[test]
+fn profiles_are_checked_by_file_line_and_nearest_name() {
+    let emit = |name: &'static str| ["emit", name, "--format", "sh"];
+    expect(&[], &emit("none.toml"), 2, &["none.toml", "No such file"]);
+    expect(&[("p.toml", "format = 2\n")], &emit("p.toml"), 2, &["p.toml", "format 2 is newer"]);
+    expect(&[("p.toml", "format = 1\n[clus")], &emit("p.toml"), 2, &["p.toml:2"]);
+    expect(&[("p.toml", "form = 1\n")], &emit("p.toml"), 2, &["p.toml:1", "format"]);
+    expect(&[("p.toml", "")], &["emit", "p.toml", "--format", "tuner_csv"], 2, &["tuner-csv"]);
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("p.toml"), [0xff, 0xfe, 0, 1]).unwrap();
+    expect_in(home.path(), &emit("p.toml"), 2, &["p.toml is not a text file"]);
+}
+
+#[test]
+fn settings_of_the_search_are_checked() {
+    expect(&[], &["tune", "--pin", "NCCL_SOCKET_IFNAM==lo", "--headless"], 2, &["NCCL_SOCKET_IFNAME"]);
+    expect(&[], &["tune", "--pin", "NCCL_SOCKET_IFNAME", "--headless"], 2, &["NAME=VALUE"]);
+    expect(&[], &["tune", "--exclude", "NCCL_BUFSIZE", "--headless"], 2, &["NCCL_BUFFSIZE"]);
+    expect(&[], &["tune", "--sizes", "1K-12T", "--headless"], 2, &["12T"]);
+    expect(&[], &["bench", "--env", "A"], 2, &["NAME=VALUE"]);
+}
+
+#[test]
+fn an_output_folder_of_an_earlier_run_is_kept() {
+    let home = tempfile::tempdir().unwrap();
+    fs::create_dir(home.path().join("out")).unwrap();
+    fs::write(home.path().join("out/profile.toml"), "precious").unwrap();
+    expect_in(home.path(), &["tune", "--out", "out", "--headless"], 2, &["already holds profile.toml", "--force"]);
+    assert_eq!(fs::read_to_string(home.path().join("out/profile.toml")).unwrap(), "precious");
+    fs::write(home.path().join("file"), "").unwrap();
+    expect_in(home.path(), &["tune", "--out", "file", "--headless"], 2, &["file is not a folder"]);
+}
+
+#[test]
+fn a_full_disk_is_found_before_the_first_trial() {
+    in_sandbox("a_full_disk_is_found_before_the_first_trial", || {
+        let home = tempfile::tempdir().unwrap();
+        let full = home.path().join("full");
+        fs::create_dir(&full).unwrap();
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"]).arg(&full).status();
+        assert!(mount.unwrap().success());
+        expect_in(home.path(), &["tune", "--out", "full/out", "--headless"], 2, &["full/out", "No space left"]);
+        assert_eq!(fs::read_dir(full.join("out")).unwrap().count(), 0, "nothing half-written");
+
+        // The run store on a full disk: the run ends, and says why.
+        let run = output(gdrtune(home.path()).env("GDRTUNE_STATE_DIR", &full).args([
+            "tune", "--headless", "--sizes", "1K,4K", "--budget", "20s", "--out", "out",
+        ]));
+        assert_eq!(run.status.code(), Some(1), "{}", stderr(&run));
+        assert!(stderr(&run).contains("No space left"), "{}", stderr(&run));
+    });
+}

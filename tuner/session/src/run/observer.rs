@@ -1,0 +1,139 @@
+//! Turns what the search says into events of the run, and what the user wants into directives.
+
+use gdrtune_profiles::vocab::Environment;
+use gdrtune_tuner::{
+    bench::{Item, Outcome, Sample, Script, Setup, Timing},
+    observe::{self, Directive, Note, Observer},
+};
+
+use crate::{
+    control::Controls,
+    event::{Arm, Event, Failure, Phase, Trial, TrialResult},
+    recorder::Recorder,
+};
+
+/// The watcher of a run: everything goes to the recorder.
+pub(super) struct RunObserver<'a> {
+    recorder: &'a Recorder,
+    controls: &'a Controls,
+    ranks: u32,
+    /// What the emitted files set, while the A/B runs.
+    pub(super) deployed: Environment,
+    /// Measurements so far.
+    pub(super) trials: u64,
+    /// Hangs, crashes and wrong results so far.
+    pub(super) failed: u64,
+}
+
+impl<'a> RunObserver<'a> {
+    pub(super) fn new(recorder: &'a Recorder, controls: &'a Controls, ranks: u32) -> Self {
+        Self { recorder, controls, ranks, deployed: Environment::new(), trials: 0, failed: 0 }
+    }
+
+    fn trial(&mut self, script: &Script, sample: &Sample) {
+        let Some(item) = script.items.get(sample.item) else { return };
+        let (arm, environment) = match &script.setup {
+            Setup::Site => (Arm::Default, Environment::new()),
+            Setup::Live(environment) => (Arm::Search, environment.clone()),
+            Setup::Deployed(_) => (Arm::Candidate, self.deployed.clone()),
+        };
+        let (selected, result) = self.result(item, &sample.outcome);
+        let trial = self.trials;
+        self.trials += 1;
+        self.recorder.record(Event::Trial(Trial {
+            trial,
+            arm,
+            environment,
+            point: item.point,
+            requested: item.choice,
+            selected,
+            process: sample.process,
+            result,
+        }));
+    }
+
+    fn result(&mut self, item: &Item, outcome: &Outcome) -> (Option<gdrtune_profiles::vocab::Choice>, TrialResult) {
+        let failed = |kind, detail: &str| TrialResult::Failed { kind, detail: detail.to_owned() };
+        match outcome {
+            Outcome::Timed(timing) => (timing.selected, self.timed(item, timing)),
+            Outcome::Substituted { selected, timing } => {
+                let detail = format!("ran {selected} in {:.1} us", timing.time_us);
+                (Some(*selected), failed(Failure::Substituted, &detail))
+            }
+            Outcome::Unsupported(why) => (None, failed(Failure::Unsupported, why)),
+            Outcome::Wrong(why) => {
+                self.failed += 1;
+                (None, failed(Failure::Wrong, why))
+            }
+            Outcome::Hung(why) => {
+                self.failed += 1;
+                (None, failed(Failure::Hung, why))
+            }
+            Outcome::Crashed(why) => {
+                self.failed += 1;
+                (None, failed(Failure::Crashed, why))
+            }
+        }
+    }
+
+    fn timed(&self, item: &Item, timing: &Timing) -> TrialResult {
+        TrialResult::Timed {
+            time_us: timing.time_us,
+            slowest_us: timing.slowest_us,
+            median_us: timing.median_us,
+            max_us: timing.max_us,
+            cpu_us: timing.cpu_us,
+            busbw_gbs: item.point.collective.busbw_gbs(self.ranks, item.point.bytes, timing.time_us),
+        }
+    }
+}
+
+impl Observer for RunObserver<'_> {
+    fn note(&mut self, note: Note<'_>) {
+        let event = match note {
+            Note::Sample { script, sample } => return self.trial(script, sample),
+            Note::Script(_) => return,
+            Note::Phase(phase) => Event::Phase {
+                phase: match phase {
+                    observe::Phase::Baseline => Phase::Baseline,
+                    observe::Phase::Search => Phase::Search,
+                    observe::Phase::Verify => Phase::Verify,
+                },
+            },
+            Note::EnvironmentStarted { index, environment, why } => Event::EnvironmentStarted {
+                index: index as u64,
+                environment: environment.clone(),
+                why: why.to_owned(),
+            },
+            Note::EnvironmentScored { index, environment, score, abandoned } => Event::EnvironmentScored {
+                index: index as u64,
+                environment: environment.clone(),
+                score: score.is_finite().then_some(score),
+                note: if abandoned { "given up early: clearly worse".to_owned() } else { String::new() },
+            },
+            Note::EnvironmentFailed { index, environment, why } => Event::EnvironmentScored {
+                index: index as u64,
+                environment: environment.clone(),
+                score: None,
+                note: why.to_owned(),
+            },
+            Note::Dropped { environment, point, choice, why } => {
+                Event::Dropped { environment: environment.clone(), point, choice, why: why.to_owned() }
+            }
+            Note::Best(best) => Event::Best {
+                point: best.point,
+                environment: best.environment.clone(),
+                choice: best.choice,
+                time_us: best.time_us,
+                samples: best.samples,
+                default_us: best.default_us,
+            },
+        };
+        self.recorder.record(event);
+    }
+
+    fn directive(&mut self) -> Directive {
+        // A run that cannot be recorded must not go on: nothing of it would be left.
+        if self.recorder.has_failed() { Directive::Abort } else { self.controls.directive() }
+    }
+}
