@@ -72,12 +72,12 @@ impl Group {
         self.workers.iter_mut().filter_map(|worker| worker.escalate(now)).collect()
     }
 
-    /// Ends workers whose deadline is over, and those that are no further than they are: when one rank hangs, its peers
-    /// hang with it a moment later, and only those ahead of it are innocent.
+    /// Ends the hindmost of the workers whose deadline is over, and those that are no further: when one rank hangs, its
+    /// peers hang with it at about the same time, and only those ahead of it are innocent.
     fn end_the_late(&mut self, now: Instant) {
         let overdue = |worker: &&Worker| worker.progress.deadline().is_some_and(|deadline| deadline <= now);
         let late = self.workers.iter().filter(|worker| worker.is_running()).filter(overdue);
-        let Some(reached) = late.map(|worker| worker.progress.milestones()).max() else { return };
+        let Some(reached) = late.map(|worker| worker.progress.milestones()).min() else { return };
         for worker in self.workers.iter_mut().filter(|worker| worker.progress.milestones() <= reached) {
             if worker.progress.deadline().is_some() {
                 let during = worker.progress.during();
