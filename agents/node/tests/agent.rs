@@ -203,7 +203,6 @@ fn a_rank_that_does_not_quit_is_ended() {
     let mut agent = Builder::new().connect();
     agent.connect_group(1, &[0, 1], "1=deaf-to-quit+ignore-term");
     agent.pass_on(1, ToWorker::Quit);
-    agent.wait_for_line("quitting");
     assert_eq!(agent.ends(1, 1), [EndCause::Finished]);
     agent.send(&ToAgent::Stop(GroupId(1)));
     assert_eq!(agent.ends(1, 1), [EndCause::Stopped]);
@@ -372,6 +371,18 @@ fn background_jobs_of_a_login_shell_are_not_ours_to_kill() {
     agent.send(&ToAgent::Shutdown);
     assert_eq!(agent.exit_code(), 0);
     assert_eq!(agent.marked_processes().len(), 1, "the shell's job");
+}
+
+/// A parent that ignores its children's ends hands that down, and the kernel would reap workers behind our back.
+#[test]
+fn an_inherited_signal_disposition_hides_no_end() {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "trap '' CHLD HUP TERM; exec \"$0\" agent", PROGRAM]);
+    let mut agent = Builder::with_command(command, &[]).connect();
+    agent.start_group(1, &[0], "0=exit");
+    assert_eq!(agent.ends(1, 1), [EndCause::Exit(3)]);
+    agent.signal(Signal::TERM);
+    assert_eq!(agent.exit_code(), 143);
 }
 
 #[test]

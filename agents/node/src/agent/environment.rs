@@ -76,6 +76,8 @@ fn is_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn base() -> Variables {
@@ -117,6 +119,22 @@ mod tests {
         fs::write(folder.path().join(ENV_FILE), text).unwrap();
         let all = deployed(&base(), folder.path()).unwrap();
         assert_eq!(pairs(&all), "NCCL_ALGO=Tree NCCL_IB_HCA==mlx5_0:1 PATH=/bin X=a # b \"c\"");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in ".{0,200}") {
+            // Neither panics; what is read is fit for an environment, unless a value has a NUL byte.
+            if let Ok(read) = parse(Path::new("f"), &text) {
+                prop_assert!(overlaid(&Variables::new(), &read).is_ok() || text.contains('\0'));
+            }
+        }
+
+        #[test]
+        fn written_variables_read_back(values in proptest::collection::btree_map("[A-Za-z_][A-Za-z0-9_]{0,9}", "[^\n\r\0]{0,20}", 0..6)) {
+            let text: Vec<String> = values.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            prop_assert_eq!(parse(Path::new("f"), &text.join("\n")).unwrap(), Environment(values));
+        }
     }
 
     #[test]

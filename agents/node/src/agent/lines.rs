@@ -117,7 +117,25 @@ fn left_out(lines: u64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::{collection::vec, prelude::*};
+
     use super::*;
+
+    proptest! {
+        /// How a stream is cut into reads does not show, and nothing of it grows beyond its bounds.
+        #[test]
+        fn pieces_do_not_show(pieces in vec(vec(prop_oneof![Just(b'\n'), any::<u8>()], 0..40), 0..40)) {
+            let now = Instant::now();
+            let (mut whole, mut cut) = (Lines::new(now), Lines::new(now));
+            let mut expected = whole.feed(now, &pieces.concat());
+            expected.extend(whole.finish());
+            let mut passed: Vec<String> = pieces.iter().flat_map(|piece| cut.feed(now, piece)).collect();
+            prop_assert!(cut.partial.len() <= LINE_BYTES && cut.tail.len() <= TAIL_LINES);
+            passed.extend(cut.finish());
+            prop_assert!(passed.len() <= BURST_LINES as usize + TAIL_LINES + 1);
+            prop_assert_eq!(passed, expected);
+        }
+    }
 
     #[test]
     fn joins_pieces_and_cuts_long_lines() {
