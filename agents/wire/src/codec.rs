@@ -87,3 +87,40 @@ impl Decoder {
         Ok(Some(message))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes that come in pieces of 64 KiB, as readers feed them.
+    fn feed_all(decoder: &mut Decoder, bytes: &[u8], mut after_each: impl FnMut(&mut Decoder)) {
+        for piece in bytes.chunks(1 << 16) {
+            decoder.feed(piece);
+            after_each(decoder);
+        }
+    }
+
+    #[test]
+    fn memory_stays_bounded_over_a_long_stream() {
+        let frame = encode(&vec![7_u8; 100_000]).unwrap();
+        let stream = frame.repeat(100);
+        let mut decoder = Decoder::new();
+        let mut count = 0;
+        feed_all(&mut decoder, &stream, |decoder| {
+            while let Some(message) = decoder.next_message::<Vec<u8>>().unwrap() {
+                assert_eq!(message.len(), 100_000);
+                count += 1;
+            }
+            assert!(decoder.buffer.len() <= 2 * frame.len() + (1 << 16), "{}", decoder.buffer.len());
+        });
+        assert_eq!((count, decoder.has_partial()), (100, false));
+    }
+
+    #[test]
+    fn a_refused_length_keeps_nothing_of_what_it_announced() {
+        let mut decoder = Decoder::new();
+        decoder.feed(&u32::MAX.to_le_bytes());
+        assert!(decoder.next_message::<Vec<u8>>().is_err());
+        assert!(decoder.buffer.capacity() < 1024, "{}", decoder.buffer.capacity());
+    }
+}

@@ -1,1 +1,162 @@
-//! Under construction.
+//! What a node has, read from `/proc`, `/sys` and the kernel's address list.
+//!
+//! Needs no privileges, starts nothing, and never fails as a whole: what cannot be read is listed in
+//! [`Inventory::unreadable`] with its cause. Everything but addresses and environment comes from files under a root folder,
+//! so that a recorded tree reads like a machine.
+
+mod addresses;
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    net::IpAddr,
+    path::{Path, PathBuf},
+};
+
+use gdrtune_profiles::vocab::Environment;
+use gdrtune_wire::{Interface, Inventory};
+
+/// Most bytes that are read of a file. The largest one here, `/proc/meminfo`, has about 1,500.
+const FILE_BYTES: u64 = 1 << 20;
+
+/// Variables of the site that matter for tuning begin with one of these.
+const ENV_PREFIXES: [&str; 2] = ["NCCL_", "GDRTUNE_"];
+
+/// An interface that is up, with its addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Link {
+    name: String,
+    loopback: bool,
+    addresses: Vec<IpAddr>,
+}
+
+/// What no file says.
+#[derive(Debug)]
+struct Live {
+    links: io::Result<Vec<Link>>,
+    variables: Vec<(String, String)>,
+}
+
+/// Reads the inventory of the machine whose `/proc` and `/sys` are under `root`. Addresses and variables are always those
+/// of this process.
+///
+/// Link-local IPv6 addresses are left out: without a scope nobody can connect to them.
+pub fn read(root: &Path) -> Inventory {
+    let variables = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())));
+    assemble(root, Live { links: addresses::read(), variables: variables.collect() })
+}
+
+/// The host name, or nothing where it cannot be read.
+pub fn hostname(root: &Path) -> String {
+    Reader::new(root).text("proc/sys/kernel/hostname")
+}
+
+/// The Linux boot id, or nothing where it cannot be read.
+pub fn boot_id(root: &Path) -> String {
+    Reader::new(root).text("proc/sys/kernel/random/boot_id")
+}
+
+fn assemble(root: &Path, live: Live) -> Inventory {
+    let mut reader = Reader::new(root);
+    let links = live.links.unwrap_or_else(|error| {
+        reader.unreadable.push(format!("interface addresses: {error}"));
+        vec![]
+    });
+    Inventory {
+        hostname: reader.text("proc/sys/kernel/hostname"),
+        boot_id: reader.text("proc/sys/kernel/random/boot_id"),
+        kernel: reader.text("proc/sys/kernel/osrelease"),
+        arch: std::env::consts::ARCH.to_owned(),
+        cpus: reader.cpus(),
+        memory_bytes: reader.memory_bytes(),
+        interfaces: links.into_iter().map(|link| reader.interface(link)).collect(),
+        site_env: site_env(live.variables),
+        unreadable: reader.unreadable,
+    }
+}
+
+fn site_env(variables: Vec<(String, String)>) -> Environment {
+    variables.into_iter().filter(|(name, _)| ENV_PREFIXES.iter().any(|prefix| name.starts_with(prefix))).collect()
+}
+
+/// Reads small files under a root and notes what could not be read.
+struct Reader<'r> {
+    root: &'r Path,
+    unreadable: Vec<String>,
+}
+
+impl<'r> Reader<'r> {
+    fn new(root: &'r Path) -> Self {
+        Self { root, unreadable: vec![] }
+    }
+
+    /// The trimmed text of a file, or nothing.
+    fn text(&mut self, path: &str) -> String {
+        self.noted(path, |text| Some(text.to_owned())).unwrap_or_default()
+    }
+
+    /// A value out of a file. `None` is noted, whether the file or the value in it is missing.
+    fn noted<T>(&mut self, path: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+        let why = match self.try_text(path) {
+            Ok(text) => match parse(&text) {
+                Some(value) => return Some(value),
+                None => "has an unexpected form".to_owned(),
+            },
+            Err(error) => error.to_string(),
+        };
+        self.unreadable.push(format!("{}: {why}", self.path(path).display()));
+        None
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+
+    fn try_text(&self, path: &str) -> io::Result<String> {
+        let mut bytes = vec![];
+        File::open(self.path(path))?.take(FILE_BYTES).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
+    fn cpus(&mut self) -> u32 {
+        self.noted("proc/self/status", |text| count_list(field(text, "Cpus_allowed_list:")?)).unwrap_or_default()
+    }
+
+    fn memory_bytes(&mut self) -> u64 {
+        let parse = |text: &str| {
+            let kib: u64 = field(text, "MemTotal:")?.strip_suffix("kB")?.trim().parse().ok()?;
+            kib.checked_mul(1024)
+        };
+        self.noted("proc/meminfo", parse).unwrap_or_default()
+    }
+
+    fn interface(&mut self, link: Link) -> Interface {
+        let mtu = self.noted(&format!("sys/class/net/{}/mtu", link.name), |text| text.parse().ok()).unwrap_or_default();
+        // Drivers without a speed fail the read or say -1 (Linux net/core/net-sysfs.c); neither is worth a note.
+        let speed = self.try_text(&format!("sys/class/net/{}/speed", link.name)).ok();
+        let speed_mbps = speed.and_then(|text| text.parse().ok()).filter(|speed| *speed > 0);
+        let mut addresses = link.addresses;
+        // Stable, so each family keeps the kernel's order.
+        addresses.sort_by_key(IpAddr::is_ipv6);
+        Interface { name: link.name, addresses, loopback: link.loopback, mtu, speed_mbps }
+    }
+}
+
+/// The rest of the line that starts with `name`.
+fn field<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
+/// How many numbers a kernel list such as `0-3,8` names (Linux `Documentation/admin-guide/kernel-parameters.rst`, cpu
+/// lists). `None` where it is no such list.
+fn count_list(list: &str) -> Option<u32> {
+    list.split(',').try_fold(0_u32, |count, part| {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (from, to): (u32, u32) = (from.parse().ok()?, to.parse().ok()?);
+        count.checked_add(to.checked_sub(from)?.checked_add(1)?)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! Turns a [`StartGroup`] into running workers.
+//!
+//! Checks the request, makes the environment, and starts one process per rank. Never a shell.
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::PathBuf,
+    sync::mpsc::SyncSender,
+    time::{Duration, Instant},
+};
+
+use gdrtune_wire::{EndCause, Settings, StartGroup, ToWorker, WorkerInit, codec};
+
+use super::{
+    AgentConfig,
+    bundles::Bundles,
+    environment::{self, Variables},
+    event::{Event, Serial},
+    process::ChildSpec,
+    progress::Progress,
+    worker::{Identity, Worker},
+};
+
+/// The sub-command that makes an executable a worker.
+const WORKER_COMMAND: &str = "worker";
+
+/// Its option that names a folder of emitted files.
+const BUNDLE_OPTION: &str = "--ab";
+
+/// This process's executable, whatever has become of its path.
+const OWN_EXECUTABLE: &str = "/proc/self/exe";
+
+/// What a start needs of the agent.
+pub(super) struct Launcher<'a> {
+    pub(super) config: &'a AgentConfig<'a>,
+    pub(super) environment: &'a Variables,
+    pub(super) bundles: &'a Bundles,
+    pub(super) events: &'a SyncSender<Event>,
+}
+
+/// What came of a start: each rank is in one of the two.
+#[derive(Debug, Default)]
+pub(super) struct Launched {
+    pub(super) workers: Vec<Worker>,
+    pub(super) failed: Vec<(u32, EndCause)>,
+}
+
+impl Launcher<'_> {
+    /// Starts every rank of the group, or none that stays: one that cannot be started ends the others.
+    pub(super) fn start(&self, now: Instant, start: &StartGroup, next_serial: &mut u64) -> Launched {
+        let ranks: BTreeSet<u32> = start.ranks.iter().copied().collect();
+        let (arguments, environment) = match self.prepare(start, &ranks) {
+            Ok(prepared) => prepared,
+            Err(why) => {
+                let failed = ranks.into_iter().map(|rank| (rank, EndCause::NotStarted(why.clone()))).collect();
+                return Launched { workers: vec![], failed };
+            }
+        };
+        let program = self.program();
+        let spec = ChildSpec { program: &program, arguments: &arguments, environment: &environment };
+        let mut launched = Launched::default();
+        for rank in ranks {
+            *next_serial += 1;
+            let started = self.start_rank(now, start, &spec, Identity { serial: Serial(*next_serial), rank });
+            match started {
+                Ok(worker) => launched.workers.push(worker),
+                Err(why) => launched.failed.push((rank, EndCause::NotStarted(why))),
+            }
+        }
+        if !launched.failed.is_empty() {
+            for worker in &mut launched.workers {
+                worker.end(now, self.config.kill_grace, EndCause::PeerEnded);
+            }
+        }
+        launched
+    }
+
+    fn start_rank(
+        &self,
+        now: Instant,
+        start: &StartGroup,
+        spec: &ChildSpec<'_>,
+        identity: Identity,
+    ) -> Result<Worker, String> {
+        let init = ToWorker::Init(WorkerInit {
+            rank: identity.rank,
+            world: start.world,
+            nodes: start.nodes,
+            engine: start.engine,
+            key: start.key.clone(),
+            max_bytes: start.max_bytes,
+            deadline_ms: start.deadline_ms,
+        });
+        let frame = codec::encode(&init).map_err(|error| format!("encode its init message: {error}"))?;
+        let progress = Progress::new(now, Duration::from_millis(start.deadline_ms));
+        Worker::start(identity, spec, frame, progress, self.events)
+            .map_err(|error| format!("start {}: {error}", spec.program.display()))
+    }
+
+    /// Checks the request and makes what all ranks share: arguments and environment.
+    fn prepare(&self, start: &StartGroup, ranks: &BTreeSet<u32>) -> Result<(Vec<OsString>, Variables), String> {
+        if ranks.len() != start.ranks.len() {
+            return Err(format!("ranks {:?} name one twice", start.ranks));
+        }
+        if let Some(rank) = ranks.last().filter(|rank| start.world <= **rank) {
+            return Err(format!("rank {rank} is outside a group of {}", start.world));
+        }
+        let mut arguments = vec![OsString::from(WORKER_COMMAND)];
+        let environment = match &start.settings {
+            Settings::Site => Ok(self.environment.clone()),
+            Settings::Live(overlay) => environment::overlaid(self.environment, overlay),
+            Settings::Deployed { bundle } => {
+                let folder = self.bundles.folder(*bundle).ok_or_else(|| format!("bundle {bundle} was never stored"))?;
+                arguments.extend([BUNDLE_OPTION.into(), folder.into()]);
+                environment::deployed(self.environment, folder)
+            }
+        };
+        Ok((arguments, environment.map_err(|error| error.to_string())?))
+    }
+
+    fn program(&self) -> PathBuf {
+        self.config.worker_program.clone().unwrap_or_else(own_executable)
+    }
+}
+
+/// The path of this executable, or the kernel's link to it where another file has taken that path: a worker must be of the
+/// agent's own build, and a process list should show its real name where it can.
+fn own_executable() -> PathBuf {
+    let link = PathBuf::from(OWN_EXECUTABLE);
+    let is_same = |path: &PathBuf| match (fs::metadata(path), fs::metadata(&link)) {
+        (Ok(file), Ok(own)) => (file.dev(), file.ino()) == (own.dev(), own.ino()),
+        _ => false,
+    };
+    fs::read_link(&link).ok().filter(is_same).unwrap_or(link)
+}

@@ -1,0 +1,224 @@
+//! Arbitrary values of every message type.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use gdrtune_profiles::vocab::{
+    Algorithm, Choice, Collective, DataType, Engine, Environment, Point, Protocol, ReduceOp,
+};
+use gdrtune_wire::*;
+use proptest::{
+    collection::{btree_map, vec},
+    option,
+    prelude::*,
+    sample::select,
+};
+
+/// Any text, control characters and astral planes included, but short.
+fn text() -> impl Strategy<Value = String> {
+    vec(any::<char>(), 0..20).prop_map(String::from_iter)
+}
+
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    vec(any::<u8>(), 0..200)
+}
+
+fn environment() -> impl Strategy<Value = Environment> {
+    btree_map(text(), text(), 0..5).prop_map(Environment)
+}
+
+fn choice() -> impl Strategy<Value = Choice> {
+    (select(Algorithm::ALL), select(Protocol::ALL), any::<u16>()).prop_map(|(algorithm, protocol, channels)| Choice {
+        algorithm,
+        protocol,
+        channels,
+    })
+}
+
+fn point() -> impl Strategy<Value = Point> {
+    (select(Collective::ALL), any::<u64>()).prop_map(|(collective, bytes)| Point { collective, bytes })
+}
+
+fn key() -> impl Strategy<Value = SessionKey> {
+    any::<[u8; 32]>().prop_map(SessionKey)
+}
+
+fn group() -> impl Strategy<Value = GroupId> {
+    any::<u32>().prop_map(GroupId)
+}
+
+fn hello() -> impl Strategy<Value = Hello> {
+    (any::<u32>(), text(), text(), text(), any::<u32>())
+        .prop_map(|(protocol, build_id, hostname, boot_id, pid)| Hello { protocol, build_id, hostname, boot_id, pid })
+}
+
+fn item() -> impl Strategy<Value = Item> {
+    let what = (point(), option::of(choice()), select(DataType::ALL), select(ReduceOp::ALL));
+    let how = (any::<u32>(), any::<bool>(), any::<bool>(), any::<u32>(), any::<u32>(), any::<u64>());
+    (what, how).prop_map(|((point, choice, data_type, op), (root, in_place, check, warmup, iterations, lease_ms))| {
+        Item { point, choice, data_type, op, root, in_place, check, warmup, iterations, lease_ms }
+    })
+}
+
+fn script() -> impl Strategy<Value = Script> {
+    (any::<u64>(), vec(item(), 0..8)).prop_map(|(id, items)| Script { id, items })
+}
+
+fn settings() -> impl Strategy<Value = Settings> {
+    prop_oneof![
+        Just(Settings::Site),
+        environment().prop_map(Settings::Live),
+        any::<u32>().prop_map(|bundle| Settings::Deployed { bundle }),
+    ]
+}
+
+fn start_group() -> impl Strategy<Value = StartGroup> {
+    let who = (group(), any::<u32>(), any::<u32>(), vec(any::<u32>(), 0..10), select(Engine::ALL));
+    let how = (settings(), key(), any::<u64>(), any::<u64>());
+    (who, how).prop_map(|((group, world, nodes, ranks, engine), (settings, key, max_bytes, deadline_ms))| StartGroup {
+        group,
+        world,
+        nodes,
+        ranks,
+        engine,
+        settings,
+        key,
+        max_bytes,
+        deadline_ms,
+    })
+}
+
+fn worker_init() -> impl Strategy<Value = WorkerInit> {
+    let who = (any::<u32>(), any::<u32>(), any::<u32>(), select(Engine::ALL));
+    (who, key(), any::<u64>(), any::<u64>()).prop_map(|((rank, world, nodes, engine), key, max_bytes, deadline_ms)| {
+        WorkerInit { rank, world, nodes, engine, key, max_bytes, deadline_ms }
+    })
+}
+
+/// Finite numbers only: a NaN does not equal itself. [`super`] tests it apart.
+fn number() -> impl Strategy<Value = f64> {
+    prop_oneof![proptest::num::f64::NORMAL, proptest::num::f64::ZERO, proptest::num::f64::SUBNORMAL]
+}
+
+fn times() -> impl Strategy<Value = Times> {
+    let numbers = (number(), number(), number(), number(), number());
+    (numbers, option::of(choice()), any::<bool>()).prop_map(
+        |((mean_us, median_us, min_us, max_us, cpu_us), selected, checked)| Times {
+            mean_us,
+            median_us,
+            min_us,
+            max_us,
+            cpu_us,
+            selected,
+            checked,
+        },
+    )
+}
+
+fn outcome() -> impl Strategy<Value = ItemOutcome> {
+    prop_oneof![
+        times().prop_map(ItemOutcome::Timed),
+        (any::<u64>(), text()).prop_map(|(elements, first)| ItemOutcome::Wrong { elements, first }),
+        text().prop_map(ItemOutcome::Unsupported),
+    ]
+}
+
+fn end_cause() -> impl Strategy<Value = EndCause> {
+    prop_oneof![
+        Just(EndCause::Finished),
+        Just(EndCause::Stopped),
+        text().prop_map(|during| EndCause::Deadline { during }),
+        any::<i32>().prop_map(EndCause::Exit),
+        any::<i32>().prop_map(EndCause::Signal),
+        text().prop_map(EndCause::NotStarted),
+        Just(EndCause::PeerEnded),
+    ]
+}
+
+fn address() -> impl Strategy<Value = IpAddr> {
+    prop_oneof![
+        any::<[u8; 4]>().prop_map(|octets| IpAddr::V4(Ipv4Addr::from(octets))),
+        any::<[u8; 16]>().prop_map(|octets| IpAddr::V6(Ipv6Addr::from(octets))),
+    ]
+}
+
+fn interface() -> impl Strategy<Value = Interface> {
+    (text(), vec(address(), 0..4), any::<bool>(), any::<u32>(), option::of(any::<u32>())).prop_map(
+        |(name, addresses, loopback, mtu, speed_mbps)| Interface { name, addresses, loopback, mtu, speed_mbps },
+    )
+}
+
+fn inventory() -> impl Strategy<Value = Inventory> {
+    let names = (text(), text(), text(), text());
+    let rest = (any::<u32>(), any::<u64>(), vec(interface(), 0..4), environment(), vec(text(), 0..3));
+    (names, rest).prop_map(
+        |((hostname, boot_id, kernel, arch), (cpus, memory_bytes, interfaces, site_env, unreadable))| Inventory {
+            hostname,
+            boot_id,
+            kernel,
+            arch,
+            cpus,
+            memory_bytes,
+            interfaces,
+            site_env,
+            unreadable,
+        },
+    )
+}
+
+pub(crate) fn to_worker() -> impl Strategy<Value = ToWorker> {
+    prop_oneof![
+        worker_init().prop_map(ToWorker::Init),
+        vec(bytes(), 0..5).prop_map(|peers| ToWorker::Connect { peers }),
+        script().prop_map(ToWorker::Run),
+        Just(ToWorker::Quit),
+    ]
+}
+
+pub(crate) fn from_worker() -> impl Strategy<Value = FromWorker> {
+    prop_oneof![
+        bytes().prop_map(FromWorker::Bootstrap),
+        any::<u64>().prop_map(|setup_us| FromWorker::Connected { setup_us }),
+        (any::<u64>(), any::<u32>(), outcome()).prop_map(|(script, item, outcome)| FromWorker::Item {
+            script,
+            item,
+            outcome
+        }),
+        any::<u64>().prop_map(|script| FromWorker::ScriptDone { script }),
+        text().prop_map(FromWorker::Failed),
+        text().prop_map(FromWorker::Output),
+    ]
+}
+
+pub(crate) fn to_agent() -> impl Strategy<Value = ToAgent> {
+    prop_oneof![
+        hello().prop_map(ToAgent::Hello),
+        any::<u64>().prop_map(ToAgent::Ping),
+        Just(ToAgent::Inventory),
+        (any::<u32>(), vec((text(), bytes()), 0..4)).prop_map(|(bundle, files)| ToAgent::StoreFiles { bundle, files }),
+        start_group().prop_map(ToAgent::Start),
+        (group(), to_worker()).prop_map(|(group, message)| ToAgent::ToWorkers { group, message }),
+        group().prop_map(ToAgent::Stop),
+        Just(ToAgent::Shutdown),
+    ]
+}
+
+pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
+    prop_oneof![
+        hello().prop_map(FromAgent::Hello),
+        any::<u64>().prop_map(FromAgent::Pong),
+        inventory().prop_map(|inventory| FromAgent::Inventory(Box::new(inventory))),
+        any::<u32>().prop_map(|bundle| FromAgent::FilesStored { bundle }),
+        text().prop_map(|why| FromAgent::Refused { why }),
+        (group(), any::<u32>(), from_worker()).prop_map(|(group, rank, message)| FromAgent::Worker {
+            group,
+            rank,
+            message
+        }),
+        (group(), any::<u32>(), end_cause()).prop_map(|(group, rank, cause)| FromAgent::WorkerEnded {
+            group,
+            rank,
+            cause
+        }),
+        text().prop_map(FromAgent::Log),
+    ]
+}
