@@ -19,14 +19,14 @@ const LOST: i32 = EXIT_CLIENT_LOST as i32;
 const MISMATCH: i32 = EXIT_MISMATCH as i32;
 const BROKEN: i32 = EXIT_BROKEN_STREAM as i32;
 
-/// A worker of every stubborn kind: deaf to `SIGTERM`, with a child in another session, with an orphaned one, and one that
-/// has a full pipe to the agent.
-const STUBBORN: &str = "0=ignore-term+session+daemon+hang-at-start;1=ignore-term+hang-at-start;2=never-read";
+/// Workers of every stubborn kind: deaf to `SIGTERM`, with a child in another session that has one in a third, with an
+/// orphaned one, and one that does not read.
+const STUBBORN: &str = "0=ignore-term+nested+daemon+hang-at-start;1=ignore-term+hang-at-start;2=never-read";
 
 fn agent_with_stubborn_workers(builder: Builder) -> Agent {
     let mut agent = builder.connect();
     agent.start_group(1, &[0, 1, 2], STUBBORN);
-    let mut awaited = vec!["sleeper ready", "sleeper ready", "hanging", "hanging", "deaf"];
+    let mut awaited = vec!["sleeper ready", "sleeper ready", "sleeper ready", "hanging", "hanging", "deaf"];
     while !awaited.is_empty() {
         let line = agent.wait_for(|message| match message {
             FromAgent::Worker { message: FromWorker::Output(line), .. } => Some(line.clone()),
@@ -35,7 +35,7 @@ fn agent_with_stubborn_workers(builder: Builder) -> Agent {
         let at = awaited.iter().position(|text| *text == line).unwrap_or_else(|| panic!("{line}"));
         awaited.remove(at);
     }
-    assert_eq!(agent.marked_processes().len(), 6, "agent, three workers, two sleepers");
+    assert_eq!(agent.marked_processes().len(), 7, "agent, three workers, three sleepers");
     agent
 }
 
@@ -191,7 +191,7 @@ fn a_rank_that_hangs_before_connecting_meets_the_deadline() {
 #[test]
 fn a_rank_that_hangs_in_an_item_meets_its_lease() {
     let mut agent = Builder::new().connect();
-    agent.connect_group(1, &[0, 1, 2], "0=hang-at-item:1+ignore-term+daemon;2=hang-at-item:2");
+    agent.connect_group(1, &[0, 1, 2], "0=hang-at-item:1+ignore-term+nested;2=hang-at-item:2");
     agent.pass_on(1, script(5, &[60_000, 1000, 60_000]));
     let during = "measuring allreduce 1K with the engine's own choice (item 2 of 3, script 5)".to_owned();
     assert_eq!(agent.ends(1, 3), [EndCause::Deadline { during }, EndCause::PeerEnded, EndCause::PeerEnded]);
@@ -376,8 +376,9 @@ fn background_jobs_of_a_login_shell_are_not_ours_to_kill() {
 /// A parent that ignores its children's ends hands that down, and the kernel would reap workers behind our back.
 #[test]
 fn an_inherited_signal_disposition_hides_no_end() {
-    let mut command = Command::new("/bin/sh");
-    command.args(["-c", "trap '' CHLD HUP TERM; exec \"$0\" agent", PROGRAM]);
+    // GNU coreutils' env; a shell does not hand an ignored SIGCHLD down.
+    let mut command = Command::new("env");
+    command.args(["--ignore-signal=CHLD,HUP,TERM", PROGRAM, "agent"]);
     let mut agent = Builder::with_command(command, &[]).connect();
     agent.start_group(1, &[0], "0=exit");
     assert_eq!(agent.ends(1, 1), [EndCause::Exit(3)]);

@@ -23,6 +23,10 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Some("sleeper") => sleep_in_own_session(),
+        Some("nested") => {
+            start_self("sleeper");
+            sleep_in_own_session()
+        }
         other => fail(&format!("unknown role {other:?}")),
     }
 }
@@ -59,6 +63,7 @@ struct Plan;
 impl Plan {
     const IGNORE_TERM: &str = "ignore-term";
     const DAEMON: &str = "daemon";
+    const NESTED: &str = "nested";
     const SESSION: &str = "session";
     const HANG_AT_START: &str = "hang-at-start";
     const HANG_IN_CONNECT: &str = "hang-in-connect";
@@ -88,6 +93,9 @@ impl Worker {
         }
         if self.wants(Plan::SESSION) {
             start_self("sleeper");
+        }
+        if self.wants(Plan::NESTED) {
+            start_self("nested");
         }
         if self.wants(Plan::DAEMON) {
             start_self("daemon");
@@ -120,13 +128,13 @@ impl Worker {
         if self.wants(Plan::STDERR_FLOOD) {
             let lines = vec!["noise"; 1000].join("\n") + "\n";
             (0..100).for_each(|_| eprint!("{lines}"));
-            eprintln!("flood ends");
+            print_line("flood ends");
         }
         if self.wants(Plan::HANG_AT_START) {
             return Some(hang_after("hanging"));
         }
         if self.wants(Plan::CRASH) {
-            eprintln!("about to crash");
+            print_line("about to crash");
             std::process::abort();
         }
         if self.wants(Plan::EXIT) {
@@ -214,14 +222,19 @@ fn start_self(role: &str) {
 
 /// Says so on standard error, which tests wait for, and never returns.
 fn hang_after(text: &str) -> ExitCode {
-    eprintln!("{text}");
+    print_line(text);
     loop {
         thread::park();
     }
 }
 
+/// Prints a line as a whole, so that processes who share the stream do not mix theirs.
+fn print_line(text: &str) {
+    io::stderr().write_all(format!("{text}\n").as_bytes()).ok();
+}
+
 fn fail(text: &str) -> ExitCode {
-    eprintln!("fixture: {text}");
+    print_line(&format!("fixture: {text}"));
     ExitCode::from(99)
 }
 
