@@ -4,4 +4,10 @@
 //! replay of a recorded grid and the simulated cluster are all a `Bench`, and the search cannot tell them apart.
 
 pub mod bench;
+pub mod objective;
 pub mod observe;
+pub mod race;
+pub mod replay;
+pub mod search;
+pub mod space;
+pub mod stats;

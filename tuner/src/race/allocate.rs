@@ -1,0 +1,136 @@
+//! Where the next samples go: the knowledge gradient.
+//!
+//! For each cell: by how much would the expected time of the point's pick fall if this cell were sampled (a few times), on
+//! average over what the samples may say? A batch is filled greedily; a chosen cell counts as sampled for the
+//! rest of the batch. Must not change any belief.
+
+use std::{cmp::Ordering, collections::BinaryHeap};
+
+use super::{Lane, RaceConfig, field::Field, one};
+use crate::{
+    bench::Item,
+    stats::{normal_cdf, normal_density},
+};
+
+/// Numbers of further samples that are looked ahead to: one sample often cannot change a close decision, four can.
+const LOOK_AHEAD: [f64; 3] = [1.0, 2.0, 4.0];
+/// A point gives at most this many samples to one batch before the others had a chance.
+const PER_POINT: usize = 6;
+
+struct Cell {
+    entrant: usize,
+    mean: f64,
+    variance: f64,
+    noise: f64,
+}
+
+struct Offer {
+    gain: f64,
+    lane: usize,
+    cell: usize,
+}
+
+impl PartialEq for Offer {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Offer {}
+
+impl PartialOrd for Offer {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Offer {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.gain.total_cmp(&other.gain).then(other.lane.cmp(&self.lane)).then(other.cell.cmp(&self.cell))
+    }
+}
+
+/// The items of the next batch; none when perfect knowledge would not gain enough.
+pub(super) fn choose(field: &Field, lanes: &[Lane], config: &RaceConfig) -> Vec<Item> {
+    let mut tables: Vec<Vec<Cell>> = lanes.iter().map(|lane| table(field, lane)).collect();
+    let weights: f64 = lanes.iter().map(|lane| lane.weight).sum();
+    let gain = |lane: usize, cells: &[Cell]| lanes[lane].weight / weights * perfect_gain(cells);
+    let possible: f64 = tables.iter().enumerate().map(|(lane, cells)| gain(lane, cells)).sum();
+    if possible < config.stop_gain {
+        return Vec::new();
+    }
+    let offer = |lane: usize, cells: &[Cell]| best_offer(lane, lanes[lane].weight, cells);
+    let mut offers: BinaryHeap<Offer> =
+        tables.iter().enumerate().filter_map(|(lane, cells)| offer(lane, cells)).collect();
+    let (mut items, mut taken) = (Vec::new(), vec![0usize; lanes.len()]);
+    while items.len() < config.batch.max(1) {
+        let Some(Offer { lane, cell, .. }) = offers.pop() else { break };
+        let cells = &mut tables[lane];
+        items.push(one(lanes[lane].point, Some(lanes[lane].entrants[cells[cell].entrant].choice)));
+        let chosen = &mut cells[cell];
+        chosen.variance = chosen.variance * chosen.noise / (chosen.variance + chosen.noise);
+        taken[lane] += 1;
+        if taken[lane] < PER_POINT {
+            offers.extend(offer(lane, cells));
+        }
+    }
+    items
+}
+
+fn table(field: &Field, lane: &Lane) -> Vec<Cell> {
+    let open = lane.entrants.iter().enumerate().filter(|(_, entrant)| !entrant.out);
+    open.map(|(index, entrant)| {
+        let belief = field.belief(entrant.cell);
+        let noise = field.noise_variance(entrant.cell);
+        Cell { entrant: index, mean: belief.mean, variance: belief.variance, noise }
+    })
+    .collect()
+}
+
+/// Expected fall of the pick's log time when a difference of `gap` against it turns out normal with `deviation`.
+fn expected_fall(gap: f64, deviation: f64) -> f64 {
+    if deviation <= 0.0 {
+        return 0.0;
+    }
+    let z = gap / deviation;
+    (deviation * (normal_density(z) - z * (1.0 - normal_cdf(z)))).max(0.0)
+}
+
+/// The two lowest means: (index of the lowest, lowest, second lowest).
+fn lowest_two(cells: &[Cell]) -> Option<(usize, f64, f64)> {
+    let (mut best, mut first, mut second) = (0, f64::INFINITY, f64::INFINITY);
+    for (index, cell) in cells.iter().enumerate() {
+        if cell.mean < first {
+            (best, second, first) = (index, first, cell.mean);
+        } else if cell.mean < second {
+            second = cell.mean;
+        }
+    }
+    second.is_finite().then_some((best, first, second))
+}
+
+fn gap_of(index: usize, cell: &Cell, lowest: (usize, f64, f64)) -> f64 {
+    if index == lowest.0 { lowest.2 - lowest.1 } else { cell.mean - lowest.1 }
+}
+
+fn perfect_gain(cells: &[Cell]) -> f64 {
+    let Some(lowest) = lowest_two(cells) else { return 0.0 };
+    let gains = cells.iter().enumerate().map(|(i, cell)| expected_fall(gap_of(i, cell, lowest), cell.variance.sqrt()));
+    gains.fold(0.0, f64::max)
+}
+
+fn best_offer(lane: usize, weight: f64, cells: &[Cell]) -> Option<Offer> {
+    let lowest = lowest_two(cells)?;
+    let mut best: Option<Offer> = None;
+    for (index, cell) in cells.iter().enumerate() {
+        let gap = gap_of(index, cell, lowest);
+        for samples in LOOK_AHEAD {
+            let deviation = cell.variance / (cell.variance + cell.noise / samples).sqrt();
+            let gain = weight * expected_fall(gap, deviation) / samples;
+            if best.as_ref().is_none_or(|best| best.gain < gain) {
+                best = Some(Offer { gain, lane, cell: index });
+            }
+        }
+    }
+    best.filter(|best| best.gain > 0.0)
+}

@@ -1,0 +1,298 @@
+//! The race's belief about every cell: a Gaussian Markov field over log times.
+//!
+//! A cell is one choice at one point. Cells of neighbouring sizes (same choice) and of neighbouring channel counts (same
+//! point, algorithm and protocol) are linked: the *difference* of two linked log times is near the typical difference
+//! of its group, by the group's spread; both are learned from the cells that were measured. Samples have Student-t noise,
+//! so a stall moves a belief little. Beliefs are found by Gaussian belief propagation, a few sweeps from where the last
+//! ones ended: linear in cells, links and kept samples.
+//!
+//! Must not know choices, points or budgets: cells, links and groups are numbers here.
+
+/// Degrees of freedom of the sample noise and of the links: heavy tails, finite variance.
+const TAIL: f64 = 4.0;
+/// Samples kept per cell; older ones make room (drift), far more than a close race needs.
+const KEPT: usize = 64;
+/// Sweeps of belief propagation per update; messages are kept from update to update.
+const SWEEPS: usize = 3;
+/// Weight of the prior in pooled spreads, in samples.
+const PRIOR_WEIGHT: f64 = 4.0;
+/// Noise of one sample before anything is known (log units); typical of small sizes in the recorded grids.
+const PRIOR_NOISE: f64 = 0.12;
+/// Precision of a cell that nothing is known about: a factor of e^3 up or down.
+const VAGUE: f64 = 0.1;
+/// Least noise variance (0.3 %): clocks are no better.
+const LEAST_VARIANCE: f64 = 1e-5;
+
+/// How two cells of a group differ.
+#[derive(Debug, Clone)]
+struct Group {
+    /// Typical difference in log time.
+    mean: f64,
+    /// Variance around it.
+    variance: f64,
+    prior_variance: f64,
+    /// Pseudo-links that pull the mean to 0; 0 lets it float.
+    pull: f64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Message {
+    precision: f64,
+    /// Precision times mean.
+    shift: f64,
+}
+
+#[derive(Debug, Clone)]
+struct Link {
+    from: usize,
+    to: usize,
+    group: usize,
+    forward: Message,
+    backward: Message,
+}
+
+#[derive(Debug, Clone)]
+struct Cell {
+    /// The noise pool, which is the point.
+    pool: usize,
+    /// Mean and variance from elsewhere, relative to the pool's level.
+    prior: Option<(f64, f64)>,
+    samples: Vec<f64>,
+    next_kept: usize,
+    taken: u32,
+    total: Message,
+    own: Message,
+}
+
+/// Belief about one cell.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Belief {
+    /// Mean of the natural logarithm of the time in microseconds.
+    pub(crate) mean: f64,
+    /// Variance of that.
+    pub(crate) variance: f64,
+}
+
+/// All cells of one environment.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Field {
+    cells: Vec<Cell>,
+    links: Vec<Link>,
+    groups: Vec<Group>,
+    /// Noise variance of one sample, per pool.
+    noise: Vec<f64>,
+    /// Level of the pool's priors.
+    level: Vec<f64>,
+}
+
+impl Field {
+    pub(crate) fn add_pool(&mut self) -> usize {
+        self.noise.push(PRIOR_NOISE * PRIOR_NOISE);
+        self.level.push(0.0);
+        self.noise.len() - 1
+    }
+
+    pub(crate) fn add_cell(&mut self, pool: usize, prior: Option<(f64, f64)>) -> usize {
+        let (total, own) = (Message::default(), Message::default());
+        self.cells.push(Cell { pool, prior, samples: Vec::new(), next_kept: 0, taken: 0, total, own });
+        self.cells.len() - 1
+    }
+
+    /// A group of links whose differences spread by `deviation` until learned; `pull` draws their mean to 0.
+    pub(crate) fn add_group(&mut self, deviation: f64, pull: f64) -> usize {
+        let prior_variance = deviation * deviation;
+        self.groups.push(Group { mean: 0.0, variance: prior_variance, prior_variance, pull });
+        self.groups.len() - 1
+    }
+
+    pub(crate) fn add_link(&mut self, from: usize, to: usize, group: usize) {
+        self.links.push(Link { from, to, group, forward: Message::default(), backward: Message::default() });
+    }
+
+    /// Takes a time in microseconds. Beliefs change at the next [`Self::update`].
+    pub(crate) fn observe(&mut self, cell: usize, time_us: f64) {
+        let cell = &mut self.cells[cell];
+        cell.taken += 1;
+        if cell.samples.len() < KEPT {
+            cell.samples.push(time_us.ln());
+        } else {
+            cell.samples[cell.next_kept] = time_us.ln();
+            cell.next_kept = (cell.next_kept + 1) % KEPT;
+        }
+    }
+
+    pub(crate) fn taken(&self, cell: usize) -> u32 {
+        self.cells[cell].taken
+    }
+
+    /// Median of the kept samples in microseconds.
+    pub(crate) fn median_us(&self, cell: usize) -> Option<f64> {
+        crate::stats::median(&self.cells[cell].samples).map(f64::exp)
+    }
+
+    /// Standard deviation of one sample (log units).
+    pub(crate) fn pool_noise(&self, pool: usize) -> f64 {
+        self.noise[pool].sqrt()
+    }
+
+    pub(crate) fn noise_variance(&self, cell: usize) -> f64 {
+        self.noise[self.cells[cell].pool]
+    }
+
+    pub(crate) fn belief(&self, cell: usize) -> Belief {
+        let total = self.cells[cell].total;
+        let precision = total.precision.max(1e-9);
+        Belief { mean: total.shift / precision, variance: 1.0 / precision }
+    }
+
+    /// Learns from the samples taken since the last call.
+    pub(crate) fn update(&mut self) {
+        self.learn_levels();
+        self.learn_groups();
+        self.learn_noise();
+        self.weigh_samples();
+        self.propagate();
+    }
+
+    /// Places each pool's priors: vague ones around the pool's measured cells, given ones shifted to fit them.
+    fn learn_levels(&mut self) {
+        let mut offsets: Vec<Vec<f64>> = vec![Vec::new(); self.level.len()];
+        for cell in self.cells.iter().filter(|cell| !cell.samples.is_empty()) {
+            let center = crate::stats::median(&cell.samples).unwrap_or_default();
+            offsets[cell.pool].push(center - cell.prior.map_or(0.0, |(mean, _)| mean));
+        }
+        let all: Vec<f64> = offsets.iter().flatten().copied().collect();
+        let overall = crate::stats::median(&all).unwrap_or_default();
+        for (level, offsets) in self.level.iter_mut().zip(&offsets) {
+            *level = crate::stats::median(offsets).unwrap_or(overall);
+        }
+    }
+
+    fn learn_groups(&mut self) {
+        let mut differences: Vec<Vec<(f64, f64)>> = vec![Vec::new(); self.groups.len()];
+        for link in &self.links {
+            let (from, to) = (&self.cells[link.from], &self.cells[link.to]);
+            if from.samples.is_empty() || to.samples.is_empty() {
+                continue;
+            }
+            let difference = mean_of(to.own) - mean_of(from.own);
+            let noise = 1.0 / from.own.precision.max(1e-9) + 1.0 / to.own.precision.max(1e-9);
+            if from.own.precision > 0.0 && to.own.precision > 0.0 {
+                differences[link.group].push((difference, noise));
+            }
+        }
+        for (group, differences) in self.groups.iter_mut().zip(&differences) {
+            let values: Vec<f64> = differences.iter().map(|(difference, _)| *difference).collect();
+            let Some(center) = crate::stats::median(&values) else { continue };
+            let count = values.len() as f64;
+            group.mean = center * count / (count + group.pull);
+            let (mut sum, mut weights) = (PRIOR_WEIGHT * group.prior_variance, PRIOR_WEIGHT);
+            for (difference, noise) in differences {
+                let square = (difference - group.mean).powi(2);
+                let weight = (TAIL + 1.0) / (TAIL + square / (group.variance + noise));
+                sum += (weight * square - noise).max(0.0);
+                weights += 1.0;
+            }
+            group.variance = (sum / weights).max(LEAST_VARIANCE);
+        }
+    }
+
+    /// Pools the scatter within cells over each point, drawn to the scatter over all points.
+    fn learn_noise(&mut self) {
+        let mut pools = vec![(0.0, 0.0); self.noise.len()];
+        for cell in self.cells.iter().filter(|cell| cell.samples.len() > 1) {
+            let center = crate::stats::median(&cell.samples).unwrap_or_default();
+            for sample in &cell.samples {
+                // Tails count in full: with few samples a bimodal cell must look as uncertain as it is.
+                pools[cell.pool].0 += (sample - center).powi(2);
+            }
+            pools[cell.pool].1 += cell.samples.len() as f64 - 1.0;
+        }
+        let (sum, count) = pools.iter().fold((0.0, 0.0), |sum, pool| (sum.0 + pool.0, sum.1 + pool.1));
+        let overall = (PRIOR_WEIGHT * PRIOR_NOISE * PRIOR_NOISE + sum) / (PRIOR_WEIGHT + count);
+        for (noise, (sum, count)) in self.noise.iter_mut().zip(pools) {
+            *noise = ((PRIOR_WEIGHT * overall + sum) / (PRIOR_WEIGHT + count)).max(LEAST_VARIANCE);
+        }
+    }
+
+    fn weigh_samples(&mut self) {
+        for cell in &mut self.cells {
+            let variance = self.noise[cell.pool];
+            let Some(center) = crate::stats::median(&cell.samples) else { continue };
+            // With one or two samples the median cannot tell an outlier; the field's own belief helps.
+            let center = if cell.samples.len() > 2 || cell.total.precision <= 0.0 {
+                center
+            } else {
+                0.5 * (center + cell.total.shift / cell.total.precision)
+            };
+            let mut own = Message::default();
+            for sample in &cell.samples {
+                let weight = (TAIL + 1.0) / (TAIL + (sample - center).powi(2) / variance);
+                own.precision += weight / variance;
+                own.shift += weight / variance * sample;
+            }
+            cell.own = own;
+        }
+    }
+
+    fn propagate(&mut self) {
+        for cell in &mut self.cells {
+            let level = self.level[cell.pool];
+            let (mean, precision) =
+                cell.prior.map_or((level, VAGUE), |(mean, variance)| (mean + level, 1.0 / variance));
+            cell.total.precision = cell.own.precision + precision;
+            cell.total.shift = cell.own.shift + precision * mean;
+        }
+        for link in &self.links {
+            add(&mut self.cells[link.to].total, link.forward);
+            add(&mut self.cells[link.from].total, link.backward);
+        }
+        for _ in 0..SWEEPS {
+            for index in 0..self.links.len() {
+                self.pass(index);
+            }
+            for index in (0..self.links.len()).rev() {
+                self.pass(index);
+            }
+        }
+    }
+
+    /// Renews both messages of a link and the beliefs at its ends.
+    fn pass(&mut self, index: usize) {
+        let link = &mut self.links[index];
+        let group = &self.groups[link.group];
+        let (from, to) = (self.cells[link.from].total, self.cells[link.to].total);
+        let gap = mean_of(to) - mean_of(from) - group.mean;
+        let spread = group.variance + 1.0 / from.precision.max(1e-9) + 1.0 / to.precision.max(1e-9);
+        // A link that is clearly broken pulls less.
+        let variance = group.variance * (TAIL + gap * gap / spread) / (TAIL + 1.0);
+        let variance = variance.max(group.variance);
+        let forward = through(minus(from, link.backward), group.mean, variance);
+        let backward = through(minus(to, link.forward), -group.mean, variance);
+        add(&mut self.cells[link.to].total, minus(forward, link.forward));
+        add(&mut self.cells[link.from].total, minus(backward, link.backward));
+        (link.forward, link.backward) = (forward, backward);
+    }
+}
+
+fn mean_of(message: Message) -> f64 {
+    if message.precision > 0.0 { message.shift / message.precision } else { 0.0 }
+}
+
+fn minus(left: Message, right: Message) -> Message {
+    Message { precision: left.precision - right.precision, shift: left.shift - right.shift }
+}
+
+fn add(total: &mut Message, message: Message) {
+    total.precision += message.precision;
+    total.shift += message.shift;
+}
+
+/// What `cavity` says about the other end of a link.
+fn through(cavity: Message, difference: f64, variance: f64) -> Message {
+    if cavity.precision <= 0.0 {
+        return Message::default();
+    }
+    let precision = 1.0 / (1.0 / cavity.precision + variance);
+    Message { precision, shift: precision * (cavity.shift / cavity.precision + difference) }
+}

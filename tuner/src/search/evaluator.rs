@@ -1,0 +1,475 @@
+//! Scores environments: one race each, within the budget.
+//!
+//! Holds all state of a search (argmin's is thrown away), so that any end of the solver leaves a result. Must not choose
+//! environments.
+
+use std::collections::BTreeMap;
+
+use gdrtune_profiles::vocab::{Environment, Point};
+
+use super::{BestEver, DefaultTime, EnvironmentScore, PointResult, SearchError, SearchOutcome, SearchPlan, StoppedBy};
+use crate::{
+    bench::{Bench, BenchError, Cancel, Item, Outcome, Sample, Script, Setup},
+    objective::{Part, WeightedPoint},
+    observe::{Best, Directive, Note, Observer, Phase},
+    race::{Knowledge, Pick, Quarantine, Race},
+    space::Space,
+    stats,
+};
+
+/// The default arm's share of the trials before the search, within the repeats below.
+const BASELINE_SHARE: f64 = 0.05;
+/// Samples of the default arm per point: at most.
+const BASELINE_REPEATS: u32 = 3;
+/// Share of the budget after which the first environment's race makes room for other environments.
+const FIRST_SHARE: f64 = 0.4;
+/// Share of the budget that is left for the last look at the best environment.
+const LAST_SHARE: f64 = 0.2;
+/// Scores this close (relative) are a tie, which goes to fewer settings.
+const TIE: f64 = 0.01;
+/// An environment is given up when it is this much slower (log) beyond two standard errors after its first points.
+const HOPELESS: f64 = 0.05;
+/// Least noise (log) that is assumed of one probe sample.
+const PROBE_NOISE: f64 = 0.1;
+/// Least number of probe points, where there are as many.
+const LEAST_PROBES: usize = 4;
+
+/// Why no further environment is scored.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub(super) enum Stop {
+    /// The search's share of the budget is used; the rest is for the last look.
+    #[error("the share for new environments is used")]
+    Share,
+    /// The budget is out or the watcher wants the result.
+    #[error("the search has ended")]
+    Ended(StoppedBy),
+    /// There will be no result.
+    #[error("{0}")]
+    Fatal(SearchError),
+}
+
+/// Why a script gave nothing (more).
+enum Broken {
+    Setup(String),
+    Stop(Stop),
+}
+
+struct Explored {
+    environment: Environment,
+    race: Race,
+    score: f64,
+    abandoned: bool,
+    failed: Option<String>,
+    trials: u64,
+}
+
+/// State of a search.
+pub(super) struct Evaluator<'a> {
+    bench: &'a mut dyn Bench,
+    space: &'a Space,
+    plan: &'a SearchPlan,
+    observer: &'a mut dyn Observer,
+    cancel: &'a Cancel,
+    started_s: f64,
+    trials: u64,
+    default_us: BTreeMap<Point, Vec<f64>>,
+    /// Indices into `explored` by index vector.
+    known: BTreeMap<Vec<usize>, usize>,
+    explored: Vec<Explored>,
+    quarantine: Quarantine,
+    best_ever: BTreeMap<Point, BestEver>,
+}
+
+impl<'a> Evaluator<'a> {
+    pub(super) fn new(
+        bench: &'a mut dyn Bench,
+        space: &'a Space,
+        plan: &'a SearchPlan,
+        observer: &'a mut dyn Observer,
+        cancel: &'a Cancel,
+    ) -> Self {
+        Self {
+            started_s: bench.now_s(),
+            bench,
+            space,
+            plan,
+            observer,
+            cancel,
+            trials: 0,
+            default_us: BTreeMap::new(),
+            known: BTreeMap::new(),
+            explored: Vec::new(),
+            quarantine: Quarantine::default(),
+            best_ever: BTreeMap::new(),
+        }
+    }
+
+    /// Measures the default arm in processes of its own.
+    pub(super) fn baseline(&mut self) -> Result<(), SearchError> {
+        self.observer.note(Note::Phase(Phase::Baseline));
+        let points: Vec<Point> = self.plan.points.iter().map(|weighted| weighted.point).collect();
+        let affordable = BASELINE_SHARE * self.plan.budget_trials as f64 / points.len() as f64;
+        let repeats = (affordable as u32).clamp(1, BASELINE_REPEATS);
+        // Rounds over all points, so that one bad moment does not hit all samples of a point.
+        let round = points.iter().map(|point| Item { point: *point, choice: None, repeats: 1 });
+        let items: Vec<Item> = (0..repeats).flat_map(|_| round.clone()).collect();
+        let mut failure = None;
+        let broken = match self.run(Setup::Site, items) {
+            Ok(samples) => {
+                for (item, outcome) in samples {
+                    match outcome {
+                        Outcome::Timed(timing) => self.default_us.entry(item.point).or_default().push(timing.time_us),
+                        other => failure = Some(format!("{}: {}", item.point, describe(&other))),
+                    }
+                }
+                None
+            }
+            Err(Broken::Stop(Stop::Fatal(error))) => return Err(error),
+            Err(Broken::Setup(why)) => Some(why),
+            Err(Broken::Stop(stop)) => Some(stop.to_string()),
+        };
+        if self.default_us.is_empty() {
+            let why = broken.or(failure).unwrap_or_else(|| "no sample came".into());
+            return Err(SearchError::Baseline(why));
+        }
+        self.observer.note(Note::Phase(Phase::Search));
+        Ok(())
+    }
+
+    /// The score of an environment: measured once, remembered after.
+    pub(super) fn evaluate(&mut self, vector: &[usize]) -> Result<f64, Stop> {
+        if let Some(index) = self.known.get(vector) {
+            return Ok(self.explored[*index].score);
+        }
+        if !self.explored.is_empty() && 1.0 - LAST_SHARE <= self.spent() {
+            return Err(Stop::Share);
+        }
+        let index = self.explored.len();
+        let environment = self.space.environment(vector);
+        let why = self.reason(vector);
+        self.observer.note(Note::EnvironmentStarted { index, environment: &environment, why: &why });
+        let incumbent = self.incumbent();
+        let warm: Option<Knowledge> = incumbent.map(|index| self.explored[index].race.knowledge());
+        let mut config = self.plan.race.clone();
+        config.seed = config.seed.wrapping_add(index as u64);
+        let quarantine = self.quarantine.clone();
+        let race = Race::new(&self.race_points(), &self.space.choices, config, warm.as_ref(), quarantine);
+        self.known.insert(vector.to_vec(), index);
+        let (score, abandoned, failed, trials) = (f64::INFINITY, false, None, 0);
+        self.explored.push(Explored { environment, race, score, abandoned, failed, trials });
+        let result = match incumbent {
+            None => self.first_race(index),
+            Some(incumbent) => self.challenge(index, incumbent),
+        };
+        self.conclude(index, result)
+    }
+
+    fn conclude(&mut self, index: usize, result: Result<(), Broken>) -> Result<f64, Stop> {
+        let stop = match result {
+            Ok(()) => None,
+            Err(Broken::Stop(stop)) => Some(stop),
+            Err(Broken::Setup(why)) => {
+                let explored = &mut self.explored[index];
+                self.observer.note(Note::EnvironmentFailed { environment: &explored.environment, why: &why });
+                explored.failed = Some(why);
+                explored.score = f64::INFINITY;
+                return Ok(f64::INFINITY);
+            }
+        };
+        if !self.explored[index].abandoned {
+            self.rescore(index);
+        }
+        self.note_score(index);
+        stop.map_or(Ok(self.explored[index].score), Err)
+    }
+
+    /// The race of the first environment: everything is unknown, so it takes a large share.
+    fn first_race(&mut self, index: usize) -> Result<(), Broken> {
+        let share = if self.space.environments() == 1 { 1.0 } else { FIRST_SHARE };
+        while self.spent() < share {
+            let Some(items) = self.explored[index].race.next() else { break };
+            self.run_items(index, items, 0)?;
+        }
+        Ok(())
+    }
+
+    /// The race of a later environment: some points with the incumbent's picks, then all, then what is close.
+    fn challenge(&mut self, index: usize, incumbent: usize) -> Result<(), Broken> {
+        let Some(mut items) = self.explored[index].race.next() else { return Ok(()) };
+        let rest = items.split_off((items.len() / 3).max(LEAST_PROBES).min(items.len()));
+        let probes = items.len();
+        let samples = self.run_items(index, items, 0)?;
+        if let Some(factor) = self.hopeless(&samples, incumbent) {
+            let projected = self.explored[incumbent].score * factor;
+            let explored = &mut self.explored[index];
+            (explored.abandoned, explored.score) = (true, projected);
+            return Ok(());
+        }
+        if !rest.is_empty() {
+            self.run_items(index, rest, probes)?;
+        }
+        let enough = 2 * self.plan.points.len() as u64;
+        while self.explored[index].trials < enough {
+            let Some(items) = self.explored[index].race.next() else { break };
+            self.run_items(index, items, 0)?;
+        }
+        Ok(())
+    }
+
+    /// By which factor the probes are slower than the incumbent, if that is clear.
+    fn hopeless(&mut self, samples: &[(Item, Outcome)], incumbent: usize) -> Option<f64> {
+        let times: BTreeMap<Point, f64> =
+            self.explored[incumbent].race.picks().iter().map(|pick| (pick.point, pick.expected_us)).collect();
+        let ratio = |(item, outcome): &(Item, Outcome)| match outcome {
+            Outcome::Timed(timing) => Some((timing.time_us / times.get(&item.point)?).ln()),
+            _ => None,
+        };
+        let ratios: Vec<f64> = samples.iter().filter_map(ratio).collect();
+        let center = stats::median(&ratios)?;
+        let noise = stats::robust_deviation(&ratios)?.max(PROBE_NOISE);
+        let error = noise / (ratios.len() as f64).sqrt();
+        (LEAST_PROBES.min(times.len()) <= ratios.len() && HOPELESS < center - 2.0 * error).then(|| center.exp())
+    }
+
+    /// Spends what is left on the environment that looks best, which may change while it is looked at.
+    pub(super) fn refine(&mut self) -> Result<StoppedBy, SearchError> {
+        while let Some(index) = self.incumbent() {
+            // A slice per environment, so that a lucky score is found out before all is spent.
+            self.explored[index].race.adopt(&self.quarantine);
+            let slice = self.trials + (self.plan.points.len().max(self.plan.race.batch)) as u64;
+            while self.trials < slice {
+                let Some(items) = self.explored[index].race.next() else { return Ok(StoppedBy::Converged) };
+                match self.run_items(index, items, 0) {
+                    Ok(_) => {}
+                    Err(Broken::Stop(Stop::Fatal(error))) => return Err(error),
+                    Err(Broken::Stop(Stop::Ended(by))) => return Ok(by),
+                    Err(Broken::Stop(Stop::Share)) => return Ok(StoppedBy::Converged),
+                    Err(Broken::Setup(why)) => {
+                        self.explored[index].failed = Some(why);
+                        break;
+                    }
+                }
+            }
+            self.rescore(index);
+            self.note_score(index);
+        }
+        Ok(StoppedBy::Converged)
+    }
+
+    /// The result so far.
+    pub(super) fn outcome(mut self, stopped_by: StoppedBy) -> SearchOutcome {
+        for index in 0..self.explored.len() {
+            self.explored[index].race.adopt(&self.quarantine);
+            if self.explored[index].failed.is_none() && !self.explored[index].abandoned {
+                self.rescore(index);
+            }
+        }
+        let winner = self.incumbent();
+        let points = winner.map(|index| self.results(index)).unwrap_or_default();
+        let environment = winner.map(|index| self.explored[index].environment.clone()).unwrap_or_default();
+        let fallback = if self.explored.is_empty() { Vec::new() } else { self.results(0) };
+        let scores = self.explored.iter().map(|explored| EnvironmentScore {
+            environment: explored.environment.clone(),
+            score: explored.score,
+            abandoned: explored.abandoned,
+            failed: explored.failed.clone(),
+            trials: explored.trials,
+        });
+        SearchOutcome {
+            defaults: self.default_us.keys().filter_map(|point| Some((*point, self.default_time(*point)?))).collect(),
+            environment,
+            points,
+            first_environment: self.space.environment(&[]),
+            fallback,
+            environments: scores.collect(),
+            best_ever: self.best_ever,
+            bans: self.quarantine.bans(),
+            trials: self.trials,
+            seconds: self.bench.now_s() - self.started_s,
+            stopped_by,
+        }
+    }
+
+    /// Runs items in an explored environment; `offset` is where they begin in what the race asked for.
+    fn run_items(&mut self, index: usize, items: Vec<Item>, offset: usize) -> Result<Vec<(Item, Outcome)>, Broken> {
+        let before = self.trials;
+        let setup = Setup::Live(self.explored[index].environment.clone());
+        let result = self.run_told(setup, items, Some((index, offset)));
+        self.explored[index].trials += self.trials - before;
+        self.quarantine.adopt(self.explored[index].race.quarantine());
+        self.note_drops(index);
+        self.note_best(index);
+        result
+    }
+
+    fn run(&mut self, setup: Setup, items: Vec<Item>) -> Result<Vec<(Item, Outcome)>, Broken> {
+        self.run_told(setup, items, None)
+    }
+
+    /// Runs one script within the budget and tells the race of each sample.
+    fn run_told(
+        &mut self,
+        setup: Setup,
+        mut items: Vec<Item>,
+        race: Option<(usize, usize)>,
+    ) -> Result<Vec<(Item, Outcome)>, Broken> {
+        self.check()?;
+        let left = self.plan.budget_trials.saturating_sub(self.trials);
+        items.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        let script = Script { setup, fresh: false, items };
+        self.observer.note(Note::Script(&script));
+        let mut samples: Vec<Sample> = Vec::new();
+        let observer = &mut *self.observer;
+        let ran = self.bench.run(&script, self.cancel, &mut |sample| {
+            observer.note(Note::Sample { script: &script, sample: &sample });
+            samples.push(sample);
+        });
+        let mut results = Vec::with_capacity(samples.len());
+        for mut sample in samples {
+            let Some(item) = script.items.get(sample.item).cloned() else { continue };
+            self.trials += u64::from(!matches!(sample.outcome, Outcome::Unsupported(_)));
+            if let Some((index, offset)) = race {
+                sample.item += offset;
+                self.explored[index].race.tell(&sample);
+            }
+            results.push((item, sample.outcome));
+        }
+        match ran {
+            Ok(()) => Ok(results),
+            Err(BenchError::Cancelled) => Err(Broken::Stop(Stop::Fatal(SearchError::Cancelled))),
+            Err(BenchError::Lost(why)) => Err(Broken::Stop(Stop::Fatal(SearchError::Lost(why)))),
+            Err(BenchError::Setup { why, .. }) => Err(Broken::Setup(why)),
+        }
+    }
+
+    fn check(&mut self) -> Result<(), Broken> {
+        if self.cancel.is_cancelled() {
+            return Err(Broken::Stop(Stop::Fatal(SearchError::Cancelled)));
+        }
+        let ended = match self.observer.directive() {
+            Directive::Abort => return Err(Broken::Stop(Stop::Fatal(SearchError::Cancelled))),
+            Directive::Finish => Some(StoppedBy::Request),
+            Directive::Continue if self.plan.budget_trials <= self.trials => Some(StoppedBy::Trials),
+            Directive::Continue if self.plan.budget_s <= self.bench.now_s() - self.started_s => {
+                Some(StoppedBy::Seconds)
+            }
+            Directive::Continue => None,
+        };
+        ended.map_or(Ok(()), |by| Err(Broken::Stop(Stop::Ended(by))))
+    }
+
+    /// Share of the budget that is used, by trials or by time, whichever is further.
+    fn spent(&self) -> f64 {
+        let trials = self.trials as f64 / self.plan.budget_trials.max(1) as f64;
+        let seconds = (self.bench.now_s() - self.started_s) / self.plan.budget_s.max(1e-9);
+        trials.max(seconds)
+    }
+
+    /// The environment with the best score; among ties the one with the fewest settings, then the earliest.
+    fn incumbent(&self) -> Option<usize> {
+        let usable = || {
+            let all = self.explored.iter().enumerate();
+            all.filter(|(_, e)| e.failed.is_none() && !e.abandoned && e.score.is_finite())
+        };
+        let best = usable().map(|(_, e)| e.score).min_by(f64::total_cmp)?;
+        let tied = usable().filter(|(_, e)| e.score <= best * (1.0 + TIE));
+        tied.min_by_key(|(_, e)| e.environment.0.len()).map(|(index, _)| index)
+    }
+
+    fn race_points(&self) -> Vec<WeightedPoint> {
+        let weigh = |weighted: &WeightedPoint| {
+            let default_us = self.default_time(weighted.point).map_or(1.0, |time| time.median_us);
+            let weight = self.plan.objective.race_weight(weighted.weight, default_us);
+            WeightedPoint { point: weighted.point, weight }
+        };
+        self.plan.points.iter().map(weigh).collect()
+    }
+
+    fn default_time(&self, point: Point) -> Option<DefaultTime> {
+        let times = self.default_us.get(&point)?;
+        Some(DefaultTime { median_us: stats::median(times)?, samples: times.len() as u32 })
+    }
+
+    fn rescore(&mut self, index: usize) {
+        let picks = self.explored[index].race.picks();
+        let times: BTreeMap<Point, f64> = picks.iter().map(|pick| (pick.point, pick.expected_us)).collect();
+        let part = |weighted: &WeightedPoint| {
+            let default_us = self.default_time(weighted.point)?.median_us;
+            // A point without a time here gains nothing here.
+            let time_us = times.get(&weighted.point).copied().unwrap_or(default_us);
+            Some(Part { weight: weighted.weight, time_us, default_us })
+        };
+        let parts: Vec<Part> = self.plan.points.iter().filter_map(part).collect();
+        let score = self.plan.objective.score(&parts).filter(|_| !times.is_empty());
+        self.explored[index].score = score.unwrap_or(f64::INFINITY);
+    }
+
+    fn results(&mut self, index: usize) -> Vec<PointResult> {
+        let weights: BTreeMap<Point, f64> = self.plan.points.iter().map(|w| (w.point, w.weight)).collect();
+        let picks = self.explored[index].race.picks();
+        let race = &self.explored[index].race;
+        let result = |pick: Pick| PointResult {
+            weight: weights.get(&pick.point).copied().unwrap_or_default(),
+            default: self.default_time(pick.point),
+            own_choice_us: race.own_choice_us(pick.point),
+            pick,
+        };
+        picks.into_iter().map(result).collect()
+    }
+
+    /// What sets this environment apart, for people.
+    fn reason(&self, vector: &[usize]) -> String {
+        let Some(incumbent) = self.incumbent() else { return "the environment as it is".into() };
+        let (next, best) = (self.space.environment(vector), &self.explored[incumbent].environment);
+        let changes = self.space.dimensions.iter().filter(|d| next.get(&d.name) != best.get(&d.name));
+        let text = |name: &str| format!("{name} {}", next.get(name).map_or("left alone".into(), |v| format!("= {v}")));
+        let changes: Vec<String> = changes.map(|dimension| text(&dimension.name)).collect();
+        format!("against the best so far: {}", changes.join(", "))
+    }
+
+    fn note_score(&mut self, index: usize) {
+        let explored = &self.explored[index];
+        let (environment, score, abandoned) = (&explored.environment, explored.score, explored.abandoned);
+        self.observer.note(Note::EnvironmentScored { index, environment, score, abandoned });
+    }
+
+    fn note_drops(&mut self, index: usize) {
+        let explored = &mut self.explored[index];
+        for drop in explored.race.take_drops() {
+            let (environment, point, choice) = (&explored.environment, drop.point, drop.choice);
+            self.observer.note(Note::Dropped { environment, point, choice, why: &drop.why });
+        }
+    }
+
+    fn note_best(&mut self, index: usize) {
+        let picks = self.explored[index].race.picks();
+        let environment = &self.explored[index].environment;
+        for pick in picks {
+            let beaten = self.best_ever.get(&pick.point).is_none_or(|best| {
+                let same_environment = best.environment == *environment;
+                (same_environment && best.pick != pick)
+                    || (!same_environment && pick.expected_us < best.pick.expected_us)
+            });
+            let Some(default) = self.default_time(pick.point).filter(|_| beaten) else { continue };
+            self.best_ever.insert(pick.point, BestEver { environment: environment.clone(), pick });
+            self.observer.note(Note::Best(Best {
+                point: pick.point,
+                environment,
+                choice: pick.choice,
+                time_us: pick.median_us,
+                samples: pick.samples,
+                default_us: default.median_us,
+            }));
+        }
+    }
+}
+
+fn describe(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Timed(_) | Outcome::Substituted { .. } => "something else ran".into(),
+        Outcome::Wrong(why) => format!("wrong result: {why}"),
+        Outcome::Hung(why) => format!("hung: {why}"),
+        Outcome::Crashed(why) => format!("crashed: {why}"),
+        Outcome::Unsupported(why) => why.clone(),
+    }
+}

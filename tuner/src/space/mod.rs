@@ -1,0 +1,236 @@
+//! What can be searched: dimensions of the environment, and choices per collective.
+//!
+//! The first value of every dimension is what runs when the search changes nothing. Must not measure or search; a
+//! space is data.
+
+mod native;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gdrtune_profiles::vocab::{Choice, Collective, Engine, Environment};
+
+/// One process-level knob and its values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dimension {
+    /// Variable name.
+    pub name: String,
+    /// Values; `None` leaves the variable as the site has it. Never empty.
+    pub values: Vec<Option<String>>,
+}
+
+/// Everything that a search may choose from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Space {
+    /// Process-level knobs.
+    pub dimensions: Vec<Dimension>,
+    /// Choices per collective, in order of preference at ties. A collective without choices is tuned by its
+    /// environment only.
+    pub choices: BTreeMap<Collective, Vec<Choice>>,
+}
+
+/// What is known of the cluster and wanted by the user.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Facts {
+    /// What will run.
+    pub engine: Engine,
+    /// Nodes.
+    pub nodes: u32,
+    /// Ranks over all nodes.
+    pub ranks: u32,
+    /// Names of the interfaces that every node has, loopback aside.
+    pub interfaces: Vec<String>,
+    /// Collectives of the workload.
+    pub collectives: Vec<Collective>,
+    /// Most channels that a choice may have.
+    pub max_channels: u16,
+    /// Variables that the user fixed.
+    pub pins: BTreeMap<String, String>,
+    /// What the user took out: a variable, `VARIABLE=value`, an algorithm or a protocol.
+    pub excludes: BTreeSet<String>,
+}
+
+/// A space that could not be built.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpaceError {
+    /// An excluded name is no part of the space.
+    #[error("`{name}` cannot be excluded: the space has no such part: use one of {known}")]
+    UnknownExclude {
+        /// The name.
+        name: String,
+        /// What may be excluded.
+        known: String,
+    },
+    /// Only some engines have a space of their own.
+    #[error("the {0} engine brings its own space: take it from the grid or the cluster file")]
+    Engine(Engine),
+}
+
+impl Space {
+    /// The space of a cluster: everything the engine offers there, less what the user excluded; pinned variables have
+    /// one value.
+    ///
+    /// # Errors
+    /// [`SpaceError`] if an exclusion names nothing, or the engine has no space of its own.
+    pub fn build(facts: &Facts) -> Result<Self, SpaceError> {
+        if facts.engine != Engine::Native {
+            return Err(SpaceError::Engine(facts.engine));
+        }
+        let mut space = Self { dimensions: native::dimensions(facts), choices: native::choices(facts) };
+        for exclude in &facts.excludes {
+            space.exclude(exclude)?;
+        }
+        for (name, value) in &facts.pins {
+            space.pin(name, value);
+        }
+        Ok(space)
+    }
+
+    /// Number of values of each dimension.
+    pub fn shape(&self) -> Vec<usize> {
+        self.dimensions.iter().map(|dimension| dimension.values.len()).collect()
+    }
+
+    /// Number of environments, saturating.
+    pub fn environments(&self) -> usize {
+        self.shape().into_iter().fold(1, usize::saturating_mul)
+    }
+
+    /// The environment of an index vector. Missing or too large indices take the first value.
+    pub fn environment(&self, indices: &[usize]) -> Environment {
+        let value = |(position, dimension): (usize, &Dimension)| {
+            let index = indices.get(position).copied().unwrap_or(0);
+            let value = dimension.values.get(index).or_else(|| dimension.values.first())?;
+            value.clone().map(|value| (dimension.name.clone(), value))
+        };
+        self.dimensions.iter().enumerate().filter_map(value).collect()
+    }
+
+    /// The index vector of an environment; `None` if it is not part of the space.
+    pub fn indices(&self, environment: &Environment) -> Option<Vec<usize>> {
+        let known = |name: &str| self.dimensions.iter().any(|dimension| dimension.name == name);
+        if !environment.iter().all(|(name, _)| known(name)) {
+            return None;
+        }
+        let index = |dimension: &Dimension| {
+            let wanted = environment.get(&dimension.name);
+            dimension.values.iter().position(|value| value.as_deref() == wanted)
+        };
+        self.dimensions.iter().map(index).collect()
+    }
+
+    /// Fixes a variable to one value, whether it was a dimension or not.
+    pub fn pin(&mut self, name: &str, value: &str) {
+        let values = vec![Some(value.to_owned())];
+        match self.dimensions.iter_mut().find(|dimension| dimension.name == name) {
+            Some(dimension) => dimension.values = values,
+            None => self.dimensions.push(Dimension { name: name.to_owned(), values }),
+        }
+    }
+
+    fn exclude(&mut self, exclude: &str) -> Result<(), SpaceError> {
+        let before = self.parts();
+        if let Some((name, value)) = exclude.split_once('=') {
+            for dimension in self.dimensions.iter_mut().filter(|dimension| dimension.name == name) {
+                dimension.values.retain(|known| known.as_deref() != Some(value));
+            }
+        }
+        self.dimensions.retain(|dimension| dimension.name != exclude && !dimension.values.is_empty());
+        for choices in self.choices.values_mut() {
+            choices.retain(|choice| choice.algorithm.name() != exclude && choice.protocol.name() != exclude);
+        }
+        if before == self.parts() {
+            let known = before.into_iter().collect::<Vec<_>>().join(", ");
+            return Err(SpaceError::UnknownExclude { name: exclude.to_owned(), known });
+        }
+        Ok(())
+    }
+
+    /// Every name that an exclusion can use.
+    fn parts(&self) -> BTreeSet<String> {
+        let mut parts = BTreeSet::new();
+        for dimension in &self.dimensions {
+            parts.insert(dimension.name.clone());
+            parts.extend(dimension.values.iter().flatten().map(|value| format!("{}={value}", dimension.name)));
+        }
+        for choice in self.choices.values().flatten() {
+            parts.extend([choice.algorithm.name().to_owned(), choice.protocol.name().to_owned()]);
+        }
+        parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gdrtune_profiles::vocab::{Algorithm, Protocol};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn facts(interfaces: &[&str]) -> Facts {
+        Facts {
+            engine: Engine::Native,
+            nodes: 4,
+            ranks: 4,
+            interfaces: interfaces.iter().map(ToString::to_string).collect(),
+            collectives: Collective::ALL.to_vec(),
+            max_channels: 4,
+            pins: BTreeMap::new(),
+            excludes: BTreeSet::new(),
+        }
+    }
+
+    fn values<'a>(space: &'a Space, name: &str) -> Vec<Option<&'a str>> {
+        let dimension = space.dimensions.iter().find(|dimension| dimension.name == name);
+        dimension.map(|d| d.values.iter().map(Option::as_deref).collect()).unwrap_or_default()
+    }
+
+    #[test]
+    fn the_native_space_follows_collectives_and_interfaces() {
+        let space = Space::build(&facts(&["eth0", "ib0"])).unwrap();
+        assert_eq!(values(&space, "NCCL_SOCKET_IFNAME"), [None, Some("=eth0"), Some("=ib0")]);
+        assert_eq!(values(&space, "GDRTUNE_NATIVE_NSOCKS"), [None, Some("2"), Some("4")]);
+        let counts: Vec<usize> = Collective::ALL.iter().map(|c| space.choices.get(c).map_or(0, Vec::len)).collect();
+        // ring and tree, 3 protocols, channels 1, 2 and 4; no tree for all-gather and reduce-scatter.
+        assert_eq!(counts, [18, 9, 9, 18, 18, 0, 0]);
+        let three = Space::build(&facts(&["a", "b", "c"])).unwrap();
+        assert!(values(&three, "NCCL_SOCKET_IFNAME").contains(&Some("=a,c")));
+        assert_eq!(values(&Space::build(&facts(&["only"])).unwrap(), "NCCL_SOCKET_IFNAME"), Vec::<Option<&str>>::new());
+    }
+
+    #[test]
+    fn pins_and_excludes_shape_the_space() {
+        let mut wanted = facts(&["eth0", "ib0"]);
+        wanted.pins = [("NCCL_SOCKET_IFNAME".into(), "=ib0".into()), ("OTHER".into(), "1".into())].into();
+        wanted.excludes = ["tree", "ll128", "GDRTUNE_NATIVE_NSOCKS", "GDRTUNE_NATIVE_CHUNKSIZE=65536"]
+            .map(str::to_owned)
+            .into_iter()
+            .collect();
+        let space = Space::build(&wanted).unwrap();
+        let first = space.environment(&[0; 3]);
+        assert_eq!(first.to_string(), "NCCL_SOCKET_IFNAME==ib0 OTHER=1");
+        assert_eq!(space.shape(), [1, 3, 1]);
+        assert!(
+            space.choices.values().flatten().all(|c| c.algorithm == Algorithm::Ring && c.protocol != Protocol::Ll128)
+        );
+        wanted.excludes = ["nvls".to_owned()].into();
+        let error = Space::build(&wanted).unwrap_err().to_string();
+        assert!(error.starts_with("`nvls` cannot be excluded") && error.contains("ring"), "{error}");
+    }
+
+    #[test]
+    fn other_engines_are_refused() {
+        let error = Space::build(&Facts { engine: Engine::Nccl, ..facts(&[]) }).unwrap_err();
+        assert_eq!(error, SpaceError::Engine(Engine::Nccl));
+    }
+
+    proptest! {
+        #[test]
+        fn indices_and_environments_are_two_names_of_one_thing(seed in proptest::collection::vec(0usize..50, 3)) {
+            let space = Space::build(&facts(&["a", "b", "c"])).unwrap();
+            let indices: Vec<usize> = space.shape().iter().zip(seed).map(|(values, i)| i % values).collect();
+            let environment = space.environment(&indices);
+            prop_assert_eq!(space.indices(&environment), Some(indices));
+            prop_assert_eq!(space.indices(&environment.with("UNKNOWN", "1")), None);
+        }
+    }
+}
