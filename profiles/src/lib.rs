@@ -6,6 +6,7 @@
 //! is read back before anybody says that it was written. It does no IO and starts nothing.
 
 pub mod diagnostic;
+pub mod emit;
 pub mod grammar;
 pub mod knob;
 pub mod matrix;

@@ -30,7 +30,7 @@ pub struct ShellError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ShellCause {
     /// Another command.
-    #[error("only `export NAME='value'` and `: \"${{NAME:=value}}\"; export NAME` are read here")]
+    #[error("only `export NAME='value'` and its forms that keep a value are read here")]
     OtherCommand,
     /// A character that the shell would act on.
     #[error("`{0}` is not constant: quote it with single quotes")]
@@ -53,16 +53,20 @@ pub(crate) fn export_line(name: &str, value: &str) -> String {
     format!("export {name}={}", quote(value))
 }
 
-/// A line that exports the value unless the variable has one already.
+/// A line that exports the value unless the variable has one already (an empty one counts as none).
+///
+/// Shells disagree about quotes and backslashes within `"${NAME:=...}"` (bash pairs single quotes there, dash does not),
+/// so a value that has any character of meaning is assigned as a quoted word.
 pub(crate) fn keep_set_line(name: &str, value: &str) -> String {
-    let mut escaped = String::with_capacity(value.len());
-    for c in value.chars() {
-        if matches!(c, '\\' | '"' | '$' | '`' | '}') {
-            escaped.push('\\');
-        }
-        escaped.push(c);
+    if value.chars().all(is_plain) {
+        return format!(": \"${{{name}:={value}}}\"; export {name}");
     }
-    format!(": \"${{{name}:={escaped}}}\"; export {name}")
+    format!("[ -n \"${{{name}:-}}\" ] || {name}={}; export {name}", quote(value))
+}
+
+/// Whether a character means itself wherever a value can stand.
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_./:=,^@%+-".contains(c)
 }
 
 /// Reads a text of assignments, comments and blank lines.
@@ -119,23 +123,57 @@ impl Reader<'_> {
     }
 
     fn assignment(&mut self) -> Result<Assignment, ShellError> {
-        if !self.rest.starts_with(':') {
-            self.take("export ")?;
-            let name = self.name()?;
-            self.take("=")?;
-            let value = self.word()?;
-            return Ok(Assignment { name, value, keeps_set: false });
+        match self.rest.chars().next() {
+            Some(':') => self.default_assignment(),
+            Some('[') => self.guarded_assignment(),
+            _ => {
+                self.take("export ")?;
+                let name = self.name()?;
+                self.take("=")?;
+                let value = self.word('\n')?;
+                Ok(Assignment { name, value, keeps_set: false })
+            }
         }
+    }
+
+    /// `: "${NAME:=value}"; export NAME`
+    fn default_assignment(&mut self) -> Result<Assignment, ShellError> {
         self.take(": \"${")?;
         let name = self.name()?;
         self.take(":=")?;
-        let value = self.default_value()?;
-        self.take("\"; export ")?;
-        if self.name()? != name {
-            return Err(self.error(ShellCause::NotExported(name)));
+        let end = self.rest.find('}').ok_or_else(|| self.error(ShellCause::Unterminated))?;
+        let (value, rest) = self.rest.split_at(end);
+        if let Some(special) = value.chars().find(|c| !is_plain(*c)) {
+            return Err(self.error(ShellCause::Special(special)));
         }
-        self.end_of_command()?;
+        self.rest = rest;
+        self.take("}\"")?;
+        self.exported(&name)?;
+        Ok(Assignment { name, value: value.to_owned(), keeps_set: true })
+    }
+
+    /// `[ -n "${NAME:-}" ] || NAME='value'; export NAME`
+    fn guarded_assignment(&mut self) -> Result<Assignment, ShellError> {
+        self.take("[ -n \"${")?;
+        let name = self.name()?;
+        self.take(":-}\" ] || ")?;
+        if self.name()? != name {
+            return Err(self.error(ShellCause::OtherCommand));
+        }
+        self.take("=")?;
+        let value = self.word(';')?;
+        self.exported(&name)?;
         Ok(Assignment { name, value, keeps_set: true })
+    }
+
+    /// `; export NAME` and the end of the line.
+    fn exported(&mut self, name: &str) -> Result<(), ShellError> {
+        let not_exported = self.error(ShellCause::NotExported(name.to_owned()));
+        let Ok(()) = self.take("; export ") else { return Err(not_exported) };
+        if self.name()? != name {
+            return Err(not_exported);
+        }
+        self.end_of_command()
     }
 
     fn name(&mut self) -> Result<String, ShellError> {
@@ -155,45 +193,43 @@ impl Reader<'_> {
         }
     }
 
-    /// A word of quoted and bare parts, up to the end of the line.
-    fn word(&mut self) -> Result<String, ShellError> {
+    /// A word of quoted and bare parts, up to `end` or the end of the text.
+    fn word(&mut self, end: char) -> Result<String, ShellError> {
         let mut value = String::new();
-        while !self.rest.is_empty() && !self.rest.starts_with('\n') {
+        while !self.rest.is_empty() && !self.rest.starts_with(end) {
             match self.next()? {
-                '\'' => loop {
-                    match self.next()? {
-                        '\'' => break,
-                        c => value.push(c),
-                    }
-                },
-                '"' => self.double_quoted('"', &mut value)?,
+                '\'' => self.single_quoted(&mut value)?,
+                '"' => self.double_quoted(&mut value)?,
                 '\\' => match self.next()? {
                     '\n' => {}
                     c => value.push(c),
                 },
-                c if c.is_ascii_alphanumeric() || "_./:=,^@%+-".contains(c) => value.push(c),
+                c if is_plain(c) => value.push(c),
                 c => return Err(self.error(ShellCause::Special(c))),
             }
         }
         Ok(value)
     }
 
-    /// The value of `"${NAME:=value}`, up to and with its brace.
-    fn default_value(&mut self) -> Result<String, ShellError> {
-        let mut value = String::new();
-        self.double_quoted('}', &mut value)?;
-        Ok(value)
-    }
-
-    /// What stands between double quotes, up to and with `end` (the quote, or the brace of an expansion in quotes).
-    fn double_quoted(&mut self, end: char, value: &mut String) -> Result<(), ShellError> {
+    /// What stands between single quotes, up to and with the second one.
+    fn single_quoted(&mut self, value: &mut String) -> Result<(), ShellError> {
         loop {
             match self.next()? {
-                c if c == end => return Ok(()),
-                c @ ('$' | '`' | '"') => return Err(self.error(ShellCause::Special(c))),
+                '\'' => return Ok(()),
+                c => value.push(c),
+            }
+        }
+    }
+
+    /// What stands between double quotes, up to and with the second one.
+    fn double_quoted(&mut self, value: &mut String) -> Result<(), ShellError> {
+        loop {
+            match self.next()? {
+                '"' => return Ok(()),
+                c @ ('$' | '`') => return Err(self.error(ShellCause::Special(c))),
                 '\\' => match self.next()? {
                     '\n' => {}
-                    c if matches!(c, '$' | '`' | '"' | '\\') || c == end => value.push(c),
+                    c @ ('$' | '`' | '"' | '\\') => value.push(c),
                     c => value.extend(['\\', c]),
                 },
                 c => value.push(c),
@@ -227,8 +263,9 @@ mod tests {
         ] {
             assert_eq!(read(text), Ok(vec![("A".into(), value.into(), false)]), "{text}");
         }
-        let both = read("# c\n\n: \"${A:=a\\}b}\"; export A\n  export B='2'\n").unwrap();
-        assert_eq!(both, [("A".into(), "a}b".into(), true), ("B".into(), "2".into(), false)]);
+        let text = "# c\n\n: \"${A:==eth0}\"; export A\n[ -n \"${B:-}\" ] || B='a}b'; export B\n  export C='2'\n";
+        let expected = [("A", "=eth0", true), ("B", "a}b", true), ("C", "2", false)];
+        assert_eq!(read(text).unwrap(), expected.map(|(name, value, keeps)| (name.into(), value.into(), keeps)));
     }
 
     #[test]
@@ -241,12 +278,19 @@ mod tests {
             ("export A='1'; rm x", "line 1: `;` is not constant: quote it with single quotes"),
             ("export A='1' B=2", "line 1: ` ` is not constant: quote it with single quotes"),
             ("export A='1", "line 1: the text ends within a quotation"),
-            ("rm x", "line 1: only `export NAME='value'` and `: \"${NAME:=value}\"; export NAME` are read here"),
-            ("export 1A=2", "line 1: only `export NAME='value'` and `: \"${NAME:=value}\"; export NAME` are read here"),
+            ("rm x", "line 1: only `export NAME='value'` and its forms that keep a value are read here"),
+            ("export 1A=2", "line 1: only `export NAME='value'` and its forms that keep a value are read here"),
             (": \"${A:=1}\"; export B", "line 1: A is not exported"),
+            (": \"${A:=1}\"", "line 1: A is not exported"),
+            (": \"${A:=it's}\"; export A", "line 1: `'` is not constant: quote it with single quotes"),
+            (": \"${A:=1", "line 1: the text ends within a quotation"),
+            (
+                "[ -n \"${A:-}\" ] || B='1'; export A",
+                "line 1: only `export NAME='value'` and its forms that keep a value are read here",
+            ),
             (
                 ": \"${A:=1}\"; export A; rm x",
-                "line 1: only `export NAME='value'` and `: \"${NAME:=value}\"; export NAME` are read here",
+                "line 1: only `export NAME='value'` and its forms that keep a value are read here",
             ),
             (": \"${A:=$(id)}\"; export A", "line 1: `$` is not constant: quote it with single quotes"),
         ] {
