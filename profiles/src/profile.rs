@@ -1,8 +1,16 @@
 //! The profile file, format 1: settings, each with its evidence.
 
+mod problem;
+mod read;
+mod rules;
+mod write;
+
 use serde::{Deserialize, Serialize};
 
 use crate::vocab::{Algorithm, Choice, Collective, Engine, Environment, Point, Protocol};
+
+pub use problem::{Problem, Step};
+pub use read::ProfileError;
 
 /// The format that this build reads and writes.
 pub const FORMAT: u32 = 1;

@@ -1,0 +1,107 @@
+//! What is wrong at which line of a file, and how badly. It judges nothing itself.
+
+use std::fmt;
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// It works, but probably not as meant.
+    Warning,
+    /// What it is about must not be used.
+    Error,
+}
+
+/// A finding about one line of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
+    /// The file, as the user named it.
+    pub file: String,
+    /// The line, counted from 1.
+    pub line: usize,
+    /// Cause and next step, in lower case.
+    pub message: String,
+}
+
+impl Diagnostic {
+    /// An error at `line` of `file`.
+    pub fn error(file: &str, line: usize, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, file: file.to_owned(), line, message: message.into() }
+    }
+
+    /// A warning at `line` of `file`.
+    pub fn warning(file: &str, line: usize, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, file: file.to_owned(), line, message: message.into() }
+    }
+
+    /// Whether what it is about must not be used.
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    /// `file:line: message`, as compilers write it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { severity, file, line, message } = self;
+        match severity {
+            Severity::Warning => write!(f, "{file}:{line}: warning: {message}"),
+            Severity::Error => write!(f, "{file}:{line}: {message}"),
+        }
+    }
+}
+
+/// A place in a text file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The file, as the user named it.
+    pub file: String,
+    /// The line, counted from 1.
+    pub line: usize,
+    /// The column in characters, counted from 1.
+    pub column: usize,
+}
+
+impl Place {
+    /// The place of byte `offset` in `text`; an offset past the end, or within a character, is moved back.
+    pub(crate) fn of_offset(file: &str, text: &str, offset: usize) -> Self {
+        let mut end = offset.min(text.len());
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let before = &text[..end];
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        Self {
+            file: file.to_owned(),
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_read_like_a_compilers() {
+        assert_eq!(Diagnostic::error("a.toml", 3, "no").to_string(), "a.toml:3: no");
+        assert_eq!(Diagnostic::warning("a.toml", 3, "hm").to_string(), "a.toml:3: warning: hm");
+    }
+
+    #[test]
+    fn offsets_become_lines_and_columns() {
+        for (offset, line, column) in [(0, 1, 1), (1, 1, 2), (2, 2, 1), (4, 2, 2), (3, 2, 1), (99, 2, 3)] {
+            let place = Place::of_offset("f", "a\nüb", offset);
+            assert_eq!((place.line, place.column), (line, column), "{offset}");
+        }
+        assert_eq!(Place::of_offset("f", "a\nb", 2).to_string(), "f:2:1");
+    }
+}

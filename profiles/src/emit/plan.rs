@@ -1,0 +1,158 @@
+//! Decides what is live, what is a comment, and what the comments say. It knows no format's syntax.
+
+use super::{EmitError, EmitOptions, Format};
+use crate::{
+    knob::{self, Engines},
+    profile::{Class, EnvSetting, Profile, Rule, Speedup},
+    vocab::Engine,
+};
+
+/// Comments are cut here: NVIDIA's CSV reader takes the rest of a line over 255 bytes for a line of its own.
+const LONGEST_COMMENT: usize = 200;
+const TUNER_CONFIG_FILE: &str = "NCCL_TUNER_CONFIG_FILE";
+
+/// What a format has to say.
+pub(super) struct Plan<'a> {
+    pub(super) profile: &'a Profile,
+    pub(super) format: Format,
+    /// Whether values that are set already are kept.
+    pub(super) keep_set: bool,
+    /// Whether the rules hold for the engine that reads the file.
+    pub(super) rules_are_live: bool,
+    /// Comment lines about the file, without a comment sign.
+    pub(super) head: Vec<String>,
+    pub(super) settings: Vec<Setting>,
+}
+
+/// One variable.
+pub(super) struct Setting {
+    pub(super) name: String,
+    pub(super) value: String,
+    /// Whether it is set, or shown as a comment only.
+    pub(super) is_live: bool,
+    /// Comment lines about it, without a comment sign.
+    pub(super) comments: Vec<String>,
+}
+
+impl<'a> Plan<'a> {
+    pub(super) fn new(profile: &'a Profile, format: Format, options: &EmitOptions) -> Result<Self, EmitError> {
+        let engine = profile.run.engine;
+        let rules_are_live = engine == Engine::Nccl || options.for_engine == Some(engine);
+        let mut settings: Vec<Setting> =
+            profile.env.iter().map(|setting| planned(profile, setting, rules_are_live)).collect();
+        settings.extend(tuner_setting(profile, format, options, rules_are_live)?);
+        let mut plan = Self { profile, format, keep_set: options.keep_set, rules_are_live, head: Vec::new(), settings };
+        plan.head = plan.head_comments();
+        Ok(plan)
+    }
+
+    fn head_comments(&self) -> Vec<String> {
+        let Profile { cluster, run, rule, .. } = self.profile;
+        let gpu = cluster.gpu.as_deref().map(|gpu| format!(", {gpu}")).unwrap_or_default();
+        let nccl = cluster.nccl.as_deref().map(|version| format!(", NCCL {version}")).unwrap_or_default();
+        let baseline = run.baseline.name();
+        let mut head = vec![format!("gdrtune settings for {} nodes, {} ranks{gpu}", cluster.nodes, cluster.ranks)];
+        head.extend(label(self.profile).map(str::to_owned));
+        if run.emulated {
+            head.push("EMULATED: several ranks stood in for nodes on one machine or GPU".to_owned());
+        }
+        head.push(format!("measured with engine {}{nccl}; gdrtune {}", run.engine, run.tool));
+        head.push(format!("run {}: workload {}, {} trials, baseline {baseline}", run.id, run.workload, run.trials));
+        head.push(format!("cluster {}", cluster.fingerprint));
+        head.push("on another cluster or NCCL version these are hints to measure, not settings".to_owned());
+        head.push(format!("to re-check: gdrtune tune --baseline {baseline} on the nodes, and compare"));
+        if !rule.is_empty() && self.format != Format::TunerCsv {
+            let file = Format::TunerCsv.file_name();
+            head.push(format!("the {} rules by size are in {file}, for a tuner plugin", rule.len()));
+        }
+        if !self.rules_are_live {
+            let engine = run.engine;
+            head.push(format!(
+                "what holds for that engine only is commented out: emit with --for-engine {engine} to use it"
+            ));
+        }
+        head.iter().map(|line| comment(line)).collect()
+    }
+
+    /// The comment lines about a rule.
+    pub(super) fn rule_comment(rule: &Rule) -> String {
+        comment(&format!("{}; {:.1} us -> {:.1} us", evidence(&rule.speedup), rule.default_us, rule.tuned_us))
+    }
+
+    pub(super) fn read_back_error(&self, cause: impl Into<String>) -> EmitError {
+        EmitError::ReadBack { format: self.format, cause: cause.into() }
+    }
+}
+
+/// What every file made from something else than NCCL on the real nodes carries.
+fn label(profile: &Profile) -> Option<&'static str> {
+    match profile.run.engine {
+        Engine::Nccl => None,
+        Engine::Native => {
+            Some("NOT MEASURED WITH NCCL: gdrtune's native engine on host memory; choices do not carry over")
+        }
+        Engine::Replay => Some("REPLAYED: from a recorded grid, not measured on this cluster"),
+        Engine::Sim => Some("SIMULATED: from a model of a cluster, not measured on a real one"),
+    }
+}
+
+fn planned(profile: &Profile, setting: &EnvSetting, rules_are_live: bool) -> Setting {
+    let EnvSetting { name, value, class, speedup } = setting;
+    let is_native_only = knob::knob(name).is_some_and(|knob| knob.engines == Engines::Native);
+    let mut comments = vec![speedup.as_ref().map_or_else(|| "not measured alone".to_owned(), evidence)];
+    if *class == Class::Debugging {
+        let version = profile.cluster.nccl.as_deref().unwrap_or("of unknown version");
+        comments.push(format!(
+            "debugging setting: NCCL's guide says not to keep it; re-check it with every NCCL after {version}"
+        ));
+    }
+    if is_native_only {
+        comments.push("read by gdrtune's native engine only".to_owned());
+    }
+    let comments = comments.iter().map(|line| comment(line)).collect();
+    Setting { name: name.clone(), value: value.clone(), is_live: rules_are_live || !is_native_only, comments }
+}
+
+/// The setting that tells a tuner plugin where the rules are.
+fn tuner_setting(
+    profile: &Profile,
+    format: Format,
+    options: &EmitOptions,
+    is_live: bool,
+) -> Result<Option<Setting>, EmitError> {
+    let Some(path) = &options.tuner_path else { return Ok(None) };
+    let error = |cause| EmitError::TunerPath { format, path: path.escape_debug().to_string(), cause };
+    if !path.starts_with('/') {
+        return Err(error("a rank resolves it in its own working directory: give an absolute path"));
+    }
+    if path.contains(|c: char| c.is_control()) {
+        return Err(error("it has a control character"));
+    }
+    if profile.env.iter().any(|setting| setting.name == TUNER_CONFIG_FILE) {
+        return Err(error("the profile sets NCCL_TUNER_CONFIG_FILE already"));
+    }
+    let comments =
+        vec!["rules by size for the tuner plugin, which has to be installed and named on its own".to_owned()];
+    let setting = Setting { name: TUNER_CONFIG_FILE.to_owned(), value: path.clone(), is_live, comments };
+    Ok((!profile.rule.is_empty()).then_some(setting))
+}
+
+fn evidence(speedup: &Speedup) -> String {
+    let Speedup { median, low, high, p_faster, repeats } = speedup;
+    format!("{median:.3}x ({low:.3} to {high:.3}), P(faster) {p_faster:.3}, {repeats} processes per arm")
+}
+
+/// One comment line from any text: printable ASCII, short, and without a backslash at its end.
+///
+/// A profile's texts may hold line breaks (which would end the comment and begin a command) and terminal controls; and
+/// systemd takes a comment that ends with a backslash to go on in the next line.
+pub(super) fn comment(text: &str) -> String {
+    let printable = |c: char| if c == ' ' || c.is_ascii_graphic() { c } else { '?' };
+    let mut line: String = text.chars().map(printable).take(LONGEST_COMMENT).collect();
+    line.truncate(line.trim_end().len());
+    if line.ends_with('\\') {
+        line.pop();
+        line.push('?');
+    }
+    line
+}

@@ -1,0 +1,15 @@
+//! Knobs of our own engine on host memory.
+
+use super::{Engines, Kind, Knob};
+
+pub(super) const CHUNKSIZE: &str = "GDRTUNE_NATIVE_CHUNKSIZE";
+pub(super) const NSOCKS: &str = "GDRTUNE_NATIVE_NSOCKS";
+
+pub(super) const KNOBS: &[Knob] = &[
+    Knob::system(CHUNKSIZE, Kind::Bytes { min: 4 << 10, max: 16 << 20 }, "bytes per chunk of the simple protocol")
+        .engines(Engines::Native)
+        .tries(&["65536", "262144", "1048576", "4194304"]),
+    Knob::system(NSOCKS, Kind::Int { min: 1, max: 16 }, "sockets per channel")
+        .engines(Engines::Native)
+        .tries(&["1", "2", "4"]),
+];
