@@ -348,7 +348,7 @@ fn a_silent_peer_costs_the_lease_only() {
         done.send(()).unwrap();
         Some(error.to_string())
     });
-    assert_eq!(errors[0].as_deref(), Some("end in time: still waiting for data of rank 1"));
+    assert_eq!(errors[0].as_deref(), Some("ran out of time waiting for data of rank 1"));
 }
 
 /// The address that a rank's bootstrap bytes name: postcard stores an IPv4 address as its bytes and the port as a varint,
@@ -422,7 +422,7 @@ fn a_peer_with_another_key_gets_nowhere() {
     let EngineError::Unreachable { rank: 1, ref why, .. } = error else { panic!("{error}") };
     assert_eq!(why, "who answers there does not hold this run's key");
     let error = one.connect(&peers, Instant::now() + Duration::from_millis(50)).unwrap_err();
-    assert!(error.to_string() == "end in time: still waiting for rank 0 to connect over lo", "{error}");
+    assert!(error.to_string() == "ran out of time waiting for rank 0 to connect over lo", "{error}");
 }
 
 #[test]

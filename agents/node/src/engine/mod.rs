@@ -61,9 +61,9 @@ pub enum EngineError {
         why: String,
     },
     /// The system refused something that the engine needs.
-    #[error("{what}: {source}")]
+    #[error("cannot {what}: {source}")]
     System {
-        /// What was tried, as a fragment that fits "failed to".
+        /// What was tried, as a fragment that fits "cannot".
         what: String,
         /// What the system said.
         source: std::io::Error,
@@ -77,7 +77,7 @@ pub enum EngineError {
         why: String,
     },
     /// No connection to another rank came about.
-    #[error("connect to rank {rank} at {address} over {interface}: {why}")]
+    #[error("no connection to rank {rank} at {address} over {interface}: {why}")]
     Unreachable {
         /// The other rank.
         rank: u32,
@@ -97,7 +97,7 @@ pub enum EngineError {
         why: String,
     },
     /// A deadline passed.
-    #[error("end in time: still waiting for {awaited}")]
+    #[error("ran out of time waiting for {awaited}")]
     Deadline {
         /// What did not come, and from whom.
         awaited: String,
@@ -111,6 +111,6 @@ pub enum EngineError {
         here: String,
     },
     /// A method was called out of order.
-    #[error("use the engine out of order: {0}")]
+    #[error("engine used out of order: {0}")]
     Order(&'static str),
 }
