@@ -1,0 +1,101 @@
+//! Process-level knobs of the native engine. They are read once per process, as NCCL reads its own.
+
+use gdrtune_profiles::size::parse_size;
+
+use crate::engine::EngineError;
+
+/// Which interfaces carry data; NCCL's own variable and syntax.
+pub const IFNAME_VARIABLE: &str = "NCCL_SOCKET_IFNAME";
+/// Bytes that the `simple` protocol passes on at a time; K and M are understood.
+pub const CHUNK_VARIABLE: &str = "GDRTUNE_NATIVE_CHUNKSIZE";
+/// Sockets that share the data of one channel.
+pub const SOCKETS_VARIABLE: &str = "GDRTUNE_NATIVE_NSOCKS";
+
+/// Below this a chunk is mostly system calls.
+const MIN_CHUNK_BYTES: usize = 4 << 10;
+/// Above this a chunk leaves every cache.
+const MAX_CHUNK_BYTES: usize = 16 << 20;
+/// Best of 64 KiB to 1 MiB on four ranks over loopback (`benches/openmpi`): fits the second-level cache twice.
+const DEFAULT_CHUNK_BYTES: usize = 256 << 10;
+/// As many as NCCL takes threads times sockets for (`MAX_SOCKETS` in `src/transport/net_socket.cc` is 64).
+const MAX_SOCKETS: usize = 16;
+
+/// Process-level settings of the native engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NativeConfig {
+    /// [`IFNAME_VARIABLE`], if set and not empty.
+    pub socket_ifname: Option<String>,
+    /// [`CHUNK_VARIABLE`].
+    pub chunk_bytes: usize,
+    /// [`SOCKETS_VARIABLE`].
+    pub sockets_per_channel: usize,
+}
+
+impl NativeConfig {
+    /// Reads the variables through `lookup`.
+    ///
+    /// # Errors
+    /// [`EngineError::Setting`] names a variable whose value is out of range or no number.
+    pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, EngineError> {
+        let chunk = number(&lookup, CHUNK_VARIABLE, MIN_CHUNK_BYTES..=MAX_CHUNK_BYTES)?;
+        let sockets = number(&lookup, SOCKETS_VARIABLE, 1..=MAX_SOCKETS)?;
+        Ok(Self {
+            socket_ifname: lookup(IFNAME_VARIABLE).filter(|value| !value.is_empty()),
+            chunk_bytes: chunk.unwrap_or(DEFAULT_CHUNK_BYTES),
+            sockets_per_channel: sockets.unwrap_or(1),
+        })
+    }
+
+    /// Reads the variables of this process.
+    ///
+    /// # Errors
+    /// As [`NativeConfig::read`].
+    pub fn from_environment() -> Result<Self, EngineError> {
+        Self::read(|name| std::env::var(name).ok())
+    }
+}
+
+fn number(
+    lookup: &impl Fn(&str) -> Option<String>,
+    name: &'static str,
+    range: std::ops::RangeInclusive<usize>,
+) -> Result<Option<usize>, EngineError> {
+    let Some(value) = lookup(name).filter(|value| !value.is_empty()) else { return Ok(None) };
+    match parse_size(&value) {
+        Ok(number) if range.contains(&(number as usize)) => Ok(Some(number as usize)),
+        Ok(_) => Err(EngineError::Setting { name, value, why: format!("use {} to {}", range.start(), range.end()) }),
+        Err(error) => Err(EngineError::Setting { name, value, why: error.to_string() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<NativeConfig, String> {
+        let lookup = |name: &str| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+        NativeConfig::read(lookup).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn unset_and_empty_variables_mean_the_defaults() {
+        let expected = NativeConfig { socket_ifname: None, chunk_bytes: DEFAULT_CHUNK_BYTES, sockets_per_channel: 1 };
+        assert_eq!(read(&[]), Ok(expected.clone()));
+        assert_eq!(read(&[(IFNAME_VARIABLE, ""), (CHUNK_VARIABLE, ""), (SOCKETS_VARIABLE, "")]), Ok(expected));
+    }
+
+    #[test]
+    fn values_are_read() {
+        let expected = NativeConfig { socket_ifname: Some("=eth1".into()), chunk_bytes: 65536, sockets_per_channel: 2 };
+        let pairs = [(IFNAME_VARIABLE, "=eth1"), (CHUNK_VARIABLE, "64K"), (SOCKETS_VARIABLE, "2")];
+        assert_eq!(read(&pairs), Ok(expected));
+    }
+
+    #[test]
+    fn bad_values_name_variable_and_range() {
+        let error = read(&[(CHUNK_VARIABLE, "1")]).unwrap_err();
+        assert_eq!(error, "GDRTUNE_NATIVE_CHUNKSIZE=1 cannot be used: use 4096 to 16777216");
+        let error = read(&[(SOCKETS_VARIABLE, "many")]).unwrap_err();
+        assert!(error.starts_with("GDRTUNE_NATIVE_NSOCKS=many cannot be used: `many` is not a size"), "{error}");
+    }
+}
