@@ -26,7 +26,7 @@ const LEASE_MS: u64 = 60_000;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.first().is_some_and(|first| first == "worker") {
-        return run(&WorkerArgs { ab: None, read_rules: |_| Err("this worker has no rules".to_owned()) });
+        return run(&WorkerArgs::default());
     }
     match bench(&arguments) {
         Ok(()) => ExitCode::SUCCESS,

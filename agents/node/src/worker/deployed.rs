@@ -5,40 +5,63 @@
 
 use std::path::Path;
 
+use gdrtune_profiles::{
+    grammar::{
+        env_file,
+        tuner_csv::{Call, RuleTable},
+    },
+    vocab::{Choice, Point},
+};
+
+use crate::engine::RuleSource;
+
 /// Name of the environment file.
 const ENVIRONMENT_FILE: &str = "profile.env";
 
 /// Name of the rule file.
-pub(super) const RULE_FILE: &str = "nccl-tuner.csv";
+const RULE_FILE: &str = "nccl-tuner.csv";
 
 /// Reads a file as text.
-pub(super) fn read(path: &Path) -> Result<String, String> {
+fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Compares the environment file with the variables that `lookup` gives.
 pub(super) fn check_environment(folder: &Path, lookup: impl Fn(&str) -> Option<String>) -> Result<(), String> {
     let path = folder.join(ENVIRONMENT_FILE);
-    let text = read(&path)?;
-    for (number, line) in (1..).zip(text.lines()) {
-        if line.trim().is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let place = format!("{}:{number}", path.display());
-        let Some((name, value)) = line.split_once('=') else {
-            return Err(format!("{place}: `{line}` sets nothing: write NAME=VALUE"));
-        };
+    let set = env_file::parse(&read(&path)?).map_err(|error| format!("{}: {error}", path.display()))?;
+    for (name, value) in set.iter() {
         match lookup(name) {
             Some(actual) if actual == value => {}
-            Some(actual) => return Err(format!("{place}: {name} is {value} there, but {actual} in this process")),
-            None => return Err(format!("{place}: {name} is {value} there, but not set in this process")),
+            Some(actual) => {
+                return Err(format!("{}: {name} is {value} there, but {actual} in this process", path.display()));
+            }
+            None => return Err(format!("{}: {name} is {value} there, but not set in this process", path.display())),
         }
     }
     Ok(())
 }
 
+/// Reads the rule file. A line that is no rule is an error: what the A/B measures must be what the file says.
+pub(super) fn load_rules(folder: &Path) -> Result<Box<dyn RuleSource>, String> {
+    let path = folder.join(RULE_FILE);
+    let (table, diagnostics) = RuleTable::parse_file(&read(&path)?, &path.display().to_string());
+    match diagnostics.iter().find(|d| d.is_error()) {
+        Some(diagnostic) => Err(diagnostic.to_string()),
+        None => Ok(Box::new(table)),
+    }
+}
+
+impl RuleSource for RuleTable {
+    fn lookup(&self, point: Point, nodes: u32, ranks: u32) -> Option<Choice> {
+        Self::lookup(self, &Call::new(point.collective, point.bytes, nodes, ranks))
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use gdrtune_profiles::vocab::Collective;
+
     use super::*;
 
     #[test]
@@ -48,14 +71,29 @@ mod tests {
         let lookup = |name: &str| (name == "NCCL_SOCKET_IFNAME").then(|| "=eth1".to_owned());
         for (text, expected) in [
             ("# made by gdrtune\n\nNCCL_SOCKET_IFNAME==eth1\n", Ok(())),
-            ("NCCL_SOCKET_IFNAME==eth0\n", Err(":1: NCCL_SOCKET_IFNAME is =eth0 there, but =eth1 in this process")),
-            ("\nNCCL_ALGO=ring\n", Err(":2: NCCL_ALGO is ring there, but not set in this process")),
-            ("export\n", Err(":1: `export` sets nothing: write NAME=VALUE")),
+            ("NCCL_SOCKET_IFNAME==eth0\n", Err(": NCCL_SOCKET_IFNAME is =eth0 there, but =eth1 in this process")),
+            ("\nNCCL_ALGO=ring\n", Err(": NCCL_ALGO is ring there, but not set in this process")),
+            ("export\n", Err(": line 1: `export` has no `=`: docker would copy the variable from its own environment")),
         ] {
             std::fs::write(&path, text).unwrap();
             let expected = expected.map_err(|why: &str| format!("{}{why}", path.display()));
             assert_eq!(check_environment(folder.path(), lookup), expected);
         }
+    }
+
+    #[test]
+    fn rules_are_those_of_the_file_and_a_broken_line_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(RULE_FILE);
+        std::fs::write(&path, "# rules\nallreduce,0,4096,tree,ll,2,-1,4,-1,-1\n").unwrap();
+        let rules = load_rules(folder.path()).unwrap();
+        let point = |bytes| Point { collective: Collective::AllReduce, bytes };
+        assert_eq!(rules.lookup(point(4096), 1, 4).unwrap().to_string(), "tree/ll/2");
+        assert_eq!(rules.lookup(point(4097), 1, 4), None);
+        assert_eq!(rules.lookup(point(4096), 1, 8), None);
+        std::fs::write(&path, "allreduce,0,4096,tre,ll,2,-1,4,-1,-1\n").unwrap();
+        let error = load_rules(folder.path()).err().expect("an error");
+        assert!(error.contains("nccl-tuner.csv:1") && error.contains("tree"), "{error}");
     }
 
     #[test]

@@ -27,16 +27,11 @@ use crate::engine::{
     native::{NativeConfig, NativeEngine},
 };
 
-/// Reads the text of a rule file.
-pub type RuleReader = fn(&str) -> Result<Box<dyn RuleSource>, String>;
-
 /// What the command line of a worker says.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct WorkerArgs {
     /// `--ab DIR`: the folder of emitted files that this worker takes its rules from, and its environment was made of.
     pub ab: Option<PathBuf>,
-    /// Reads the rules of that folder.
-    pub read_rules: RuleReader,
 }
 
 /// Runs a worker until it is told to quit, its input ends or its engine fails.
@@ -103,7 +98,7 @@ fn run_script<F: FnOnce(crate::engine::EngineError) -> String>(
 }
 
 fn make_engine(init: WorkerInit, args: &WorkerArgs) -> Result<Box<dyn Engine>, String> {
-    let rules = args.ab.as_deref().map(|folder| load_rules(folder, args.read_rules)).transpose()?;
+    let rules = args.ab.as_deref().map(|folder| load_rules(folder)).transpose()?;
     match init.engine {
         vocab::Engine::Native => {
             let config = NativeConfig::from_environment().map_err(|error| error.to_string())?;
@@ -113,11 +108,9 @@ fn make_engine(init: WorkerInit, args: &WorkerArgs) -> Result<Box<dyn Engine>, S
     }
 }
 
-fn load_rules(folder: &Path, read_rules: RuleReader) -> Result<Box<dyn RuleSource>, String> {
+fn load_rules(folder: &Path) -> Result<Box<dyn RuleSource>, String> {
     deployed::check_environment(folder, |name| std::env::var(name).ok())?;
-    let path = folder.join(deployed::RULE_FILE);
-    let text = deployed::read(&path)?;
-    read_rules(&text).map_err(|why| format!("{}: {why}", path.display()))
+    deployed::load_rules(folder)
 }
 
 /// The next message; `None` where the reader is gone.

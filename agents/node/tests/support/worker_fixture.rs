@@ -1,23 +1,7 @@
-//! A bare worker for tests: `--ab DIR` as the real one has, and one rule for every file that says `ring`.
+//! A bare worker for tests, with `--ab DIR` as the real one has.
 use std::process::ExitCode;
 
-use gdrtune_node::{
-    engine::RuleSource,
-    worker::{WorkerArgs, run},
-};
-use gdrtune_profiles::vocab::{Algorithm, Choice, Point, Protocol};
-
-struct Ring;
-
-impl RuleSource for Ring {
-    fn lookup(&self, _point: Point, _nodes: u32, _ranks: u32) -> Option<Choice> {
-        Some(Choice { algorithm: Algorithm::Ring, protocol: Protocol::Simple, channels: 1 })
-    }
-}
-
-fn read_rules(text: &str) -> Result<Box<dyn RuleSource>, String> {
-    if text.contains("ring") { Ok(Box::new(Ring)) } else { Err("no rule names ring".to_owned()) }
-}
+use gdrtune_node::worker::{WorkerArgs, run};
 
 fn main() -> ExitCode {
     // A careless library: must not reach the frames.
@@ -35,5 +19,5 @@ fn main() -> ExitCode {
         [option, folder] if option == "--ab" => Some(folder.into()),
         _ => None,
     };
-    run(&WorkerArgs { ab, read_rules })
+    run(&WorkerArgs { ab })
 }
