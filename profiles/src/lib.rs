@@ -4,6 +4,16 @@
 //! environments, the catalogue of NCCL variables, the profile file and the texts emitted from it. It also owns our
 //! implementation of each receiving grammar (`NCCL_ALGO`, `nccl.conf`, the tuner CSV, ...), so that what is written
 //! is read back before anybody says that it was written. It does no IO and starts nothing.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | [`vocab`], [`size`], [`version`] | the words: collective, algorithm, protocol, choice, environment; sizes; NCCL versions |
+//! | [`matrix`] | which (collective, algorithm, protocol) an engine can run, by version, as data |
+//! | [`knob`] | the catalogue of process-level settings: kind, domain, versions, class, scope, conflicts |
+//! | [`profile`] | the profile file, format 1: reading with places and nearest names, checking, writing |
+//! | [`grammar`] | what receives our texts: `NCCL_ALGO`, `NCCL_IB_HCA`, interfaces, nccl.conf, env file, shell, tuner CSV |
+//! | [`emit`] | profile to shell snippet, env file, nccl.conf, tuner CSV, JSON; each read back first |
+//! | [`diagnostic`], [`nearest`] | findings with file and line; the nearest known name |
 
 pub mod diagnostic;
 pub mod emit;

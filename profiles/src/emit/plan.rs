@@ -60,10 +60,10 @@ impl<'a> Plan<'a> {
         head.push(format!("run {}: workload {}, {} trials, baseline {baseline}", run.id, run.workload, run.trials));
         head.push(format!("cluster {}", cluster.fingerprint));
         head.push("on another cluster or NCCL version these are hints to measure, not settings".to_owned());
-        head.push(format!("to re-check: gdrtune tune --baseline {baseline} on the nodes, and compare"));
+        head.push("to re-check: run gdrtune tune on these nodes again, and compare".to_owned());
         if !rule.is_empty() && self.format != Format::TunerCsv {
             let file = Format::TunerCsv.file_name();
-            head.push(format!("the {} rules by size are in {file}, for a tuner plugin", rule.len()));
+            head.push(format!("rules by size ({}) are in {file}, for a tuner plugin", rule.len()));
         }
         if !self.rules_are_live {
             let engine = run.engine;
@@ -101,10 +101,9 @@ fn planned(profile: &Profile, setting: &EnvSetting, rules_are_live: bool) -> Set
     let is_native_only = knob::knob(name).is_some_and(|knob| knob.engines == Engines::Native);
     let mut comments = vec![speedup.as_ref().map_or_else(|| "not measured alone".to_owned(), evidence)];
     if *class == Class::Debugging {
-        let version = profile.cluster.nccl.as_deref().unwrap_or("of unknown version");
-        comments.push(format!(
-            "debugging setting: NCCL's guide says not to keep it; re-check it with every NCCL after {version}"
-        ));
+        let version = profile.cluster.nccl.as_deref().map(|version| format!(" after {version}")).unwrap_or_default();
+        comments
+            .push(format!("debugging setting: NCCL's guide says not to keep it; re-check it with every NCCL{version}"));
     }
     if is_native_only {
         comments.push("read by gdrtune's native engine only".to_owned());

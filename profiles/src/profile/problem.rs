@@ -91,6 +91,7 @@ impl Profile {
             }
         }
         problems.extend(self.unserved_problem());
+        problems.extend(self.sockets_problem());
     }
 
     fn check_setting(&self, setting: &EnvSetting, at: &dyn Fn(&'static str) -> Vec<Step>, problems: &mut Vec<Problem>) {
@@ -119,6 +120,20 @@ impl Profile {
             let message = format!("the names in {name} are prefixes: begin the list with =");
             problems.push(Problem::warning(at("value"), message));
         }
+    }
+
+    /// NCCL `src/transport/net_socket.cc`, `MAX_SOCKETS`: it lowers the sockets per thread without failing.
+    fn sockets_problem(&self) -> Option<Problem> {
+        const MOST_SOCKETS: u32 = 64;
+        let number = |name: &str| {
+            let idx = self.env.iter().position(|setting| setting.name == name)?;
+            Some((idx, self.env[idx].value.parse::<u32>().ok()?))
+        };
+        let (_, threads) = number("NCCL_SOCKET_NTHREADS")?;
+        let (idx, sockets_per_thread) = number("NCCL_NSOCKS_PERTHREAD")?;
+        let path = vec![Step::Field("env"), Step::Item(idx), Step::Field("value")];
+        let message = format!("{threads} threads of {sockets_per_thread} sockets are more than NCCL's {MOST_SOCKETS}");
+        (MOST_SOCKETS < threads.saturating_mul(sockets_per_thread)).then(|| Problem::warning(path, message))
     }
 
     /// A bare `NCCL_ALGO=Tree` leaves collectives without any algorithm, and their calls fail.
@@ -152,6 +167,9 @@ fn version_problem(knob: &Knob, value: &str, version: Version) -> Option<String>
     match knob.kind {
         knob::Kind::Algorithms => algo::parse::<crate::vocab::Algorithm>(value, dialect).err(),
         knob::Kind::Protocols => algo::parse::<crate::vocab::Protocol>(value, dialect).err(),
+        knob::Kind::Hcas if !version.at_least(2, 30) && HcaList::parse(value).is_ok_and(|list| list.names_rails()) => {
+            return Some(format!("NCCL {version} reads no rail or plane in {name}: they exist since 2.30"));
+        }
         _ => None,
     }
     .map(|error| format!("NCCL {version} cannot read it: {error}"))
@@ -160,6 +178,10 @@ fn version_problem(knob: &Knob, value: &str, version: Version) -> Option<String>
 pub(super) fn shape_problem(nodes: u32, ranks: u32) -> Option<(&'static str, String)> {
     if nodes == 0 {
         return Some(("nodes", "0 nodes hold nothing".to_owned()));
+    }
+    // NCCL counts ranks in an int, and so does every reader of the tuner CSV.
+    if i32::MAX as u32 <= ranks {
+        return Some(("ranks", format!("{ranks} ranks are more than NCCL can count")));
     }
     (ranks < nodes).then(|| ("ranks", format!("{ranks} ranks are fewer than {nodes} nodes")))
 }

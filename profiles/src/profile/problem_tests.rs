@@ -37,6 +37,12 @@ fn settings_are_checked_against_the_catalogue() {
         ("NCCL_CROSS_NIC", "3", System, "Error: NCCL_CROSS_NIC cannot be `3`: write a whole number from 0 to 2"),
         ("NCCL_NET", "a\0", System, "Error: NCCL_NET cannot be `a\\0`: no process can be given a NUL byte"),
         ("NCCL_BUFFSIZE", "4194304", System, "Warning: NCCL_BUFFSIZE is of class debugging, not system"),
+        (
+            "NCCL_IB_HCA",
+            "=mlx5_1:1:0",
+            System,
+            "Warning: NCCL 2.28.9 reads no rail or plane in NCCL_IB_HCA: they exist since 2.30",
+        ),
         ("NCCL_IB_HCA", "mlx5_1", System, "Warning: the names in NCCL_IB_HCA are prefixes: begin the list with ="),
         ("NCCL_IB_OOO_RQ", "1", Debugging, "Warning: NCCL 2.28.9 does not read NCCL_IB_OOO_RQ: it exists since 2.30"),
         (
@@ -75,13 +81,18 @@ fn an_old_library_cannot_read_a_new_list() {
 fn repeated_and_conflicting_settings_are_found() {
     let twice = findings(|profile| profile.env.push(profile.env[0].clone()));
     assert_eq!(twice, ["Error: NCCL_IB_HCA is set twice"]);
-    let both = findings(|profile| {
-        let value = "4".to_owned();
-        for name in ["NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL"] {
-            let value = if name == "NCCL_P2P_LEVEL" { "SYS".into() } else { "1".into() };
-            profile.env.push(EnvSetting { name: name.into(), value, class: Class::Debugging, speedup: None });
+    let sockets = findings(|profile| {
+        for name in ["NCCL_NSOCKS_PERTHREAD", "NCCL_SOCKET_NTHREADS"] {
+            let value = "9".to_owned();
+            profile.env.push(EnvSetting { name: name.into(), value, class: Class::System, speedup: None });
         }
-        profile.env[1].value = value;
+    });
+    assert_eq!(sockets, ["Warning: 9 threads of 9 sockets are more than NCCL's 64"]);
+    let both = findings(|profile| {
+        for (name, value) in [("NCCL_P2P_DISABLE", "1"), ("NCCL_P2P_LEVEL", "SYS")] {
+            let (name, value) = (name.to_owned(), value.to_owned());
+            profile.env.push(EnvSetting { name, value, class: Class::Debugging, speedup: None });
+        }
     });
     assert_eq!(both, ["Warning: NCCL_P2P_LEVEL and NCCL_P2P_DISABLE are both set: keep one of them"]);
 }
@@ -114,6 +125,7 @@ fn rules_are_checked_against_the_matrix_of_their_engine() {
         (|r| r.speedup.p_faster = f64::NAN, "Error: p_faster is a probability from 0 to 1"),
         (|r| r.speedup.repeats = 0, "Error: a speedup without repeats is no evidence"),
         (|r| r.ranks = 3, "Error: 3 ranks are fewer than 4 nodes"),
+        (|r| r.ranks = u32::MAX, "Error: 4294967295 ranks are more than NCCL can count"),
         (|r| r.nodes = 0, "Error: 0 nodes hold nothing"),
     ] {
         assert_eq!(with_rule(change, Engine::Nccl), [finding]);

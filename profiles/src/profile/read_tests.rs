@@ -89,6 +89,13 @@ fn bytes_that_are_no_text_are_refused() {
 }
 
 #[test]
+fn deep_nesting_is_refused() {
+    for bracket in ["[", "{a=", "[{a="] {
+        assert!(Profile::parse(&format!("format = {}", bracket.repeat(50_000)), "p.toml").is_err());
+    }
+}
+
+#[test]
 fn every_truncation_is_taken_or_refused() {
     for end in 0..GOOD.len() {
         drop(Profile::parse_bytes(&GOOD.as_bytes()[..end], "p.toml"));

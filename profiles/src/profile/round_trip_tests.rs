@@ -50,7 +50,7 @@ fn rule() -> impl Strategy<Value = Rule> {
 
 fn profile() -> impl Strategy<Value = Profile> {
     let text = || "(?s).{0,12}";
-    let cluster = (1_u32..99, 99_u32.., proptest::option::of(text()), proptest::option::of(text()), text());
+    let cluster = (1_u32..99, 99..i32::MAX as u32, proptest::option::of(text()), proptest::option::of(text()), text());
     let run =
         (text(), text(), proptest::sample::select(Engine::ALL), any::<bool>(), any::<bool>(), text(), any::<u64>());
     (cluster, run, proptest::collection::vec(setting(), 0..4), proptest::collection::vec(rule(), 0..4)).prop_map(
