@@ -84,10 +84,9 @@ impl<W: Write + Send> Progress for PlainLines<W> {
     fn show(&mut self, record: &Record) -> io::Result<()> {
         let t = record.t_ms;
         match &record.event {
-            Event::RunStarted { run, engine, emulated, hosts, nodes, ranks, seed, budget_s, .. } => {
+            Event::RunStarted { run, engine, hosts, nodes, ranks, seed, budget_s, .. } => {
                 (self.ranks, self.budget_s) = (*ranks, *budget_s);
-                let label = if *emulated { " (emulated nodes)" } else { "" };
-                self.line(t, &format!("run {run}: engine {engine}{label}, {nodes} node(s) {hosts}, {ranks} ranks, seed {seed}"))
+                self.line(t, &format!("run {run}: engine {engine}, {nodes} node(s) {hosts}, {ranks} ranks, seed {seed}"))
             }
             Event::Node { host, state, detail, .. } => match state {
                 NodeState::Connecting | NodeState::Closed => Ok(()),
@@ -95,6 +94,7 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 NodeState::Failed => self.line(t, &format!("{host}: FAILED: {detail}")),
                 NodeState::Lost => self.line(t, &format!("{host}: LOST: {detail}")),
             },
+            Event::Emulated { why } => self.line(t, &format!("EMULATED nodes: {why}")),
             Event::Phase { phase } => {
                 self.phase = Some(*phase);
                 self.line(t, &format!("-- {}", phase_name(*phase)))

@@ -1,9 +1,6 @@
 //! `gdrtune bench`: one setting, one table like nccl-tests'.
 
-use std::{
-    io::{self, Write},
-    time::Duration,
-};
+use std::io::{self, Write};
 
 use gdrtune_fleet::FleetConfig;
 use gdrtune_profiles::{

@@ -20,14 +20,12 @@ pub(crate) fn emit(args: EmitArgs) -> Result<Exit, Failure> {
     let name = args.profile.display().to_string();
     let text = fs::read(&args.profile)
         .map_err(|error| Failure::usage(anyhow::Error::from(error).context(format!("read {name}"))))?;
-    let text = String::from_utf8(text)
-        .map_err(|error| Failure::usage(anyhow::Error::from(error).context(format!("{name} is not a text file"))))?;
-    let (profile, diagnostics) = Profile::parse(&text, &name).map_err(Failure::usage)?;
+    let (profile, diagnostics) = Profile::parse_bytes(&text, &name).map_err(Failure::usage)?;
     let mut stderr = io::stderr();
     for diagnostic in &diagnostics {
         writeln!(stderr, "{diagnostic}")?;
     }
-    let options = EmitOptions { keep_set: args.keep_set, for_engine: args.for_engine, ..EmitOptions::default() };
+    let options = EmitOptions { keep_set: args.keep_set, for_engine: args.for_engine, ..EmitOptions::plain() };
     let emitted = emit::emit(&profile, format, &options).map_err(Failure::usage)?;
     io::stdout().write_all(emitted.as_bytes())?;
     Ok(Exit::Done)

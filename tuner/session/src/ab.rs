@@ -1,12 +1,13 @@
 //! The interleaved A/B: every arm in fresh processes, in turn, round after round.
 //!
 //! The arms are whatever the caller compares: the default arm against the emitted files, or a candidate against itself
-//! with one setting left out. One process gives one replication per point (the median of its samples).
+//! with one setting left out. One process is one replication, however many samples it gives.
 
 use gdrtune_profiles::vocab::Point;
 use gdrtune_tuner::{
     bench::{Bench, BenchError, Cancel, Item, Outcome, Sample, Script, Setup},
     observe::{Directive, Note, Observer},
+    stats::ArmSamples,
 };
 
 /// What is compared, and how often.
@@ -29,21 +30,15 @@ pub struct AbPlan {
 /// What an A/B measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AbResult {
-    /// Time per operation in microseconds, by arm, point and round; `None` where that process failed at that point.
-    pub times_us: Vec<Vec<Vec<Option<f64>>>>,
+    /// Times per operation in microseconds, by arm and point. The processes of one round have that round's number, so
+    /// that arms which ran next to each other can be paired; a process that failed at a point has no samples there.
+    pub times_us: Vec<Vec<ArmSamples>>,
     /// Complete rounds.
     pub rounds: u32,
     /// What failed, for people.
     pub failures: Vec<String>,
     /// How the watcher wants it to go on: an abort leaves the rounds incomplete.
     pub directive: Directive,
-}
-
-impl AbResult {
-    /// The replications of one arm at one point; failed ones are left out.
-    pub fn replications(&self, arm: usize, point: usize) -> Vec<f64> {
-        self.times_us[arm][point].iter().copied().flatten().collect()
-    }
 }
 
 /// Runs the arms in turn. The order turns round by round, so that drift and warm caches favour no arm.
@@ -57,7 +52,7 @@ pub fn interleave(
     cancel: &Cancel,
 ) -> Result<AbResult, BenchError> {
     let mut result = AbResult {
-        times_us: vec![vec![Vec::new(); plan.points.len()]; plan.arms.len()],
+        times_us: vec![vec![ArmSamples::new(); plan.points.len()]; plan.arms.len()],
         rounds: 0,
         failures: Vec::new(),
         directive: Directive::Continue,
@@ -73,8 +68,8 @@ pub fn interleave(
             }
             let arm = arm_of_turn(round, turn, plan.arms.len());
             let times = run_arm(bench, plan, arm, round, observer, cancel, &mut result.failures)?;
-            for (point, time) in times.into_iter().enumerate() {
-                result.times_us[arm][point].push(time);
+            for (point, samples) in times.into_iter().enumerate().filter(|(_, samples)| !samples.is_empty()) {
+                result.times_us[arm][point].insert(round, samples);
             }
         }
         result.rounds += 1;
@@ -87,7 +82,7 @@ fn arm_of_turn(round: u32, turn: usize, arms: usize) -> usize {
     if round.is_multiple_of(2) { turn } else { arms - 1 - turn }
 }
 
-/// One process of one arm: the median per point.
+/// One process of one arm: its samples per point.
 fn run_arm(
     bench: &mut dyn Bench,
     plan: &AbPlan,
@@ -96,10 +91,9 @@ fn run_arm(
     observer: &mut dyn Observer,
     cancel: &Cancel,
     failures: &mut Vec<String>,
-) -> Result<Vec<Option<f64>>, BenchError> {
+) -> Result<Vec<Vec<f64>>, BenchError> {
     // The points' order turns with the rounds too: what runs first in a process is not always the same point.
-    let order: Vec<usize> =
-        (0..plan.points.len()).map(|i| (i + round as usize * 7) % plan.points.len()).collect();
+    let order: Vec<usize> = (0..plan.points.len()).map(|i| (i + round as usize * 7) % plan.points.len()).collect();
     let items = order.iter().map(|&p| Item { point: plan.points[p], choice: None, repeats: plan.repeats }).collect();
     let script = Script { setup: plan.arms[arm].clone(), fresh: true, items };
     observer.note(Note::Script(&script));
@@ -118,17 +112,7 @@ fn run_arm(
         }
     };
     bench.run(&script, cancel, &mut sink)?;
-    Ok(samples.iter_mut().map(|s| median(s)).collect())
-}
-
-/// The median, or `None` of nothing.
-fn median(values: &mut [f64]) -> Option<f64> {
-    if values.is_empty() {
-        return None;
-    }
-    values.sort_by(f64::total_cmp);
-    let (low, high) = ((values.len() - 1) / 2, values.len() / 2);
-    Some(f64::midpoint(values[low], values[high]))
+    Ok(samples)
 }
 
 #[cfg(test)]
@@ -178,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn arms_take_turns_and_each_process_gives_its_median() {
+    fn arms_take_turns_and_each_process_is_one_replication() {
         let point = |bytes| Point { collective: Collective::AllReduce, bytes };
         let candidate = Setup::Live(Environment::new().with("A", "1"));
         let plan = AbPlan {
@@ -195,7 +179,8 @@ mod tests {
         let site = || Setup::Site;
         let other = || candidate.clone();
         assert_eq!(bench.log, [site(), other(), other(), site(), site(), other()]);
-        assert_eq!(result.replications(0, 0), [101.0, 101.0, 101.0]);
-        assert_eq!(result.replications(1, 1), [402.0, 402.0, 402.0]);
+        let first = result.times_us[0][0].clone();
+        assert_eq!(first, (0..3).map(|round| (round, vec![100.0, 101.0, 102.0])).collect());
+        assert_eq!(result.times_us[1][1][&2], [400.0, 402.0, 404.0]);
     }
 }

@@ -118,9 +118,9 @@ impl Nodes<'_> {
                 self.reasons.push(why.clone());
                 self.say(node, NodeState::Lost, why);
             }
-            FleetEvent::Log { node, line } => {
+            FleetEvent::Log { node, warning, line } => {
                 if let Some(recorder) = self.recorder {
-                    recorder.log(Level::Info, self.name(node), line);
+                    recorder.log(if warning { Level::Warn } else { Level::Debug }, self.name(node), line);
                 }
             }
             FleetEvent::Message { .. } => {}
@@ -145,8 +145,7 @@ impl Nodes<'_> {
 
 /// A node in one line.
 fn describe(inventory: &Inventory) -> String {
-    let interfaces: Vec<&str> =
-        inventory.interfaces.iter().filter(|i| !i.loopback).map(|i| i.name.as_str()).collect();
+    let interfaces: Vec<&str> = inventory.interfaces.iter().filter(|i| !i.loopback).map(|i| i.name.as_str()).collect();
     let network = if interfaces.is_empty() { "loopback only".to_owned() } else { interfaces.join(", ") };
     format!("{} CPUs, {} memory, {network}", inventory.cpus, Size(inventory.memory_bytes >> 30 << 30))
 }

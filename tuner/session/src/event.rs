@@ -39,9 +39,6 @@ pub enum Event {
         tool: String,
         /// What measures.
         engine: Engine,
-        /// Several ranks stand in for nodes on one machine or GPU.
-        #[serde(default)]
-        emulated: bool,
         /// Host names as given, in rank order, folded: `vh[1-4]`.
         hosts: String,
         /// Nodes.
@@ -68,6 +65,11 @@ pub enum Event {
         state: NodeState,
         /// What it has, or what is wrong.
         detail: String,
+    },
+    /// Several nodes turned out to be one machine: they are emulated, and every output says so.
+    Emulated {
+        /// Which ones.
+        why: String,
     },
     /// Another part of the run began.
     Phase {

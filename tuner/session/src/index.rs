@@ -181,7 +181,6 @@ mod tests {
             run: "r1".into(),
             tool: "0".into(),
             engine: Engine::Native,
-            emulated: false,
             hosts: "vh[1-4]".into(),
             nodes: 4,
             ranks: 4,

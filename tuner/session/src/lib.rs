@@ -11,4 +11,5 @@ pub mod event;
 pub mod index;
 pub mod output;
 pub mod recorder;
+pub mod run;
 pub mod store;

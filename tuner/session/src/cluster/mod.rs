@@ -78,6 +78,8 @@ pub enum ClusterNote {
     Log {
         /// Position in rank order.
         node: usize,
+        /// Whether somebody should look at it.
+        warning: bool,
         /// The line.
         line: String,
     },
@@ -139,8 +141,8 @@ impl<'a> ClusterBench<'a> {
                 (self.notes)(ClusterNote::NodeLost { node, why: why.clone() });
                 Err(BenchError::Lost(why))
             }
-            Some(LinkEvent::Log { node, line }) => {
-                (self.notes)(ClusterNote::Log { node, line });
+            Some(LinkEvent::Log { node, warning, line }) => {
+                (self.notes)(ClusterNote::Log { node, warning, line });
                 Ok(())
             }
             Some(LinkEvent::Message { node, message }) => {
@@ -153,7 +155,7 @@ impl<'a> ClusterBench<'a> {
     fn file_message(&mut self, group: &mut Group, node: usize, message: FromAgent) {
         match message {
             FromAgent::Worker { rank, message: FromWorker::Output(line), .. } => {
-                (self.notes)(ClusterNote::Log { node, line: format!("rank {rank}: {line}") });
+                (self.notes)(ClusterNote::Log { node, warning: false, line: format!("rank {rank}: {line}") });
             }
             FromAgent::Worker { group: id, rank, message } if id == group.id => group.file(rank, message),
             FromAgent::WorkerEnded { group: id, rank, cause } if id == group.id => group.file_end(rank, cause),
@@ -164,10 +166,10 @@ impl<'a> ClusterBench<'a> {
             }
             FromAgent::FilesStored { bundle } => group.file_stored(bundle),
             FromAgent::Refused { why } => {
-                (self.notes)(ClusterNote::Log { node, line: why.clone() });
+                (self.notes)(ClusterNote::Log { node, warning: true, line: why.clone() });
                 group.file_refused(why);
             }
-            FromAgent::Log(line) => (self.notes)(ClusterNote::Log { node, line }),
+            FromAgent::Log(line) => (self.notes)(ClusterNote::Log { node, warning: true, line }),
             FromAgent::Worker { .. } | FromAgent::Hello(_) | FromAgent::Pong(_) | FromAgent::Inventory(_) => {}
         }
     }

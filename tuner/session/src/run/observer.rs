@@ -17,17 +17,19 @@ pub(super) struct RunObserver<'a> {
     recorder: &'a Recorder,
     controls: &'a Controls,
     ranks: u32,
-    /// What the emitted files set, while the A/B runs.
-    pub(super) deployed: Environment,
+    /// What the emitted files of each arm of the A/B set.
+    pub(super) deployed: Vec<(Setup, Environment)>,
+    /// The environment that the search is at.
+    environment: u64,
     /// Measurements so far.
-    pub(super) trials: u64,
+    trials: u64,
     /// Hangs, crashes and wrong results so far.
     pub(super) failed: u64,
 }
 
 impl<'a> RunObserver<'a> {
     pub(super) fn new(recorder: &'a Recorder, controls: &'a Controls, ranks: u32) -> Self {
-        Self { recorder, controls, ranks, deployed: Environment::new(), trials: 0, failed: 0 }
+        Self { recorder, controls, ranks, deployed: Vec::new(), environment: 0, trials: 0, failed: 0 }
     }
 
     fn trial(&mut self, script: &Script, sample: &Sample) {
@@ -35,7 +37,10 @@ impl<'a> RunObserver<'a> {
         let (arm, environment) = match &script.setup {
             Setup::Site => (Arm::Default, Environment::new()),
             Setup::Live(environment) => (Arm::Search, environment.clone()),
-            Setup::Deployed(_) => (Arm::Candidate, self.deployed.clone()),
+            Setup::Deployed(_) => {
+                let known = self.deployed.iter().find(|(setup, _)| *setup == script.setup);
+                (Arm::Candidate, known.map(|(_, environment)| environment.clone()).unwrap_or_default())
+            }
         };
         let (selected, result) = self.result(item, &sample.outcome);
         let trial = self.trials;
@@ -100,19 +105,19 @@ impl Observer for RunObserver<'_> {
                     observe::Phase::Verify => Phase::Verify,
                 },
             },
-            Note::EnvironmentStarted { index, environment, why } => Event::EnvironmentStarted {
-                index: index as u64,
-                environment: environment.clone(),
-                why: why.to_owned(),
-            },
+            Note::EnvironmentStarted { index, environment, why } => {
+                self.environment = index as u64;
+                let (environment, why) = (environment.clone(), why.to_owned());
+                Event::EnvironmentStarted { index: index as u64, environment, why }
+            }
             Note::EnvironmentScored { index, environment, score, abandoned } => Event::EnvironmentScored {
                 index: index as u64,
                 environment: environment.clone(),
                 score: score.is_finite().then_some(score),
                 note: if abandoned { "given up early: clearly worse".to_owned() } else { String::new() },
             },
-            Note::EnvironmentFailed { index, environment, why } => Event::EnvironmentScored {
-                index: index as u64,
+            Note::EnvironmentFailed { environment, why } => Event::EnvironmentScored {
+                index: self.environment,
                 environment: environment.clone(),
                 score: None,
                 note: why.to_owned(),

@@ -65,8 +65,7 @@ pub fn parse_settings(texts: &[String]) -> Result<Environment, SettingError> {
 }
 
 fn known(name: &str) -> Result<&'static knob::Knob, SettingError> {
-    knob::knob(name)
-        .ok_or_else(|| SettingError::Unknown { name: name.to_owned(), nearest: knob::nearest(name) })
+    knob::knob(name).ok_or_else(|| SettingError::Unknown { name: name.to_owned(), nearest: knob::nearest(name) })
 }
 
 #[cfg(test)]

@@ -111,7 +111,10 @@ impl Summary<'_> {
             "Interleaved, each arm in fresh processes that read the emitted files. The interval covers 90 %; P(faster) is the\n\
              bootstrap probability, over processes, that the ratio of medians exceeds 1.\n"
         )?;
-        writeln!(out, "| collective | size | default us | candidate us | speed-up | 90 % interval | P(faster) | verdict |")?;
+        writeln!(
+            out,
+            "| collective | size | default us | candidate us | speed-up | 90 % interval | P(faster) | verdict |"
+        )?;
         writeln!(out, "|---|---:|---:|---:|---:|---|---:|---|")?;
         for v in self.verdicts {
             writeln!(
@@ -133,7 +136,10 @@ impl Summary<'_> {
 }
 
 fn speedup_words(s: &Speedup) -> String {
-    format!("{:.2}x ({:.2} to {:.2}, P(faster) {:.3}, {} processes per arm)", s.median, s.low, s.high, s.p_faster, s.repeats)
+    format!(
+        "{:.2}x ({:.2} to {:.2}, P(faster) {:.3}, {} processes per arm)",
+        s.median, s.low, s.high, s.p_faster, s.repeats
+    )
 }
 
 const fn decision_words(decision: Decision) -> &'static str {

@@ -1,0 +1,337 @@
+//! The whole course of a run: connect, search, verify, write.
+
+mod facts;
+mod id;
+mod observer;
+mod settings;
+mod summary;
+mod verify;
+mod write;
+
+use std::{cell::RefCell, path::PathBuf};
+
+use gdrtune_fleet::{FleetConfig, LauncherKind, hosts::Host};
+use gdrtune_profiles::vocab::{DataType, Engine, Environment, Point};
+use gdrtune_tuner::{
+    bench::{Bench, BenchError},
+    objective::{Objective, WeightedPoint},
+    race::RaceConfig,
+    search::{self, SearchError, SearchOutcome, SearchPlan, Strategy},
+};
+use gdrtune_wire::{Inventory, SessionKey};
+use tokio::runtime::Handle;
+
+pub use self::{
+    id::new_run_id,
+    settings::{SettingError, SpaceSettings, parse_settings},
+    write::OUTPUT_FILES,
+};
+use self::{observer::RunObserver, verify::Verified};
+use crate::{
+    cluster::{ClusterBench, ClusterConfig, ClusterNote, link::FleetLink, pace::PaceConfig},
+    connect::{self, ConnectError, Connected},
+    control::Controls,
+    event::{Event, Level, NodeState, Phase, RunEnd, SCHEMA_VERSION},
+    output::{OutputDir, OutputError},
+    recorder::Recorder,
+    store::StoreError,
+};
+
+/// Share of the budget that is kept for the verification. Its rounds have a minimum, so it may take longer.
+const VERIFY_SHARE: f64 = 0.4;
+
+/// What a run is to do.
+#[derive(Debug, Clone)]
+pub struct RunConfig {
+    /// Run id.
+    pub run_id: String,
+    /// Version of gdrtune.
+    pub tool: String,
+    /// Hash of the sources.
+    pub build_id: String,
+    /// The executable that runs on the hosts.
+    pub executable: PathBuf,
+    /// Hosts in rank order.
+    pub hosts: Vec<Host>,
+    /// Ranks on each host.
+    pub slots: Vec<u32>,
+    /// How hosts are reached.
+    pub launcher: LauncherKind,
+    /// Hosts that are being connected at the same time.
+    pub fanout: usize,
+    /// What measures.
+    pub engine: Engine,
+    /// Element type.
+    pub data_type: DataType,
+    /// What is tuned.
+    pub points: Vec<Point>,
+    /// How large the space is.
+    pub space: SpaceSize,
+    /// What the user fixes and leaves out.
+    pub settings: SpaceSettings,
+    /// Time for the whole run in seconds.
+    pub budget_s: Option<f64>,
+    /// Measurements of the search at most.
+    pub max_trials: Option<u64>,
+    /// How environments are searched.
+    pub strategy: Strategy,
+    /// Shortest lease of a measurement in milliseconds.
+    pub min_lease_ms: u64,
+    /// Seed of every random decision.
+    pub seed: u64,
+    /// Where the files go.
+    pub out: OutputDir,
+}
+
+/// How large the space is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpaceSize {
+    /// Two values per setting and one or two channels: for the demo's half minute.
+    Small,
+    /// Everything that the engine offers there.
+    Standard,
+}
+
+/// What came of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunOutcome {
+    /// How it ended.
+    pub end: RunEnd,
+    /// One sentence.
+    pub summary: String,
+    /// Files that were written.
+    pub written: Vec<PathBuf>,
+    /// Hangs, crashes and wrong results.
+    pub failed_trials: u64,
+}
+
+/// A run without an outcome.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Hosts cannot be used.
+    #[error(transparent)]
+    Connect(ConnectError),
+    /// The request makes no sense there.
+    #[error("{0}")]
+    Usage(String),
+    /// Nodes were lost.
+    #[error("{0}")]
+    NodesLost(String),
+    /// The user ended it.
+    #[error("interrupted")]
+    Interrupted,
+    /// The files could not be written.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// The run store could not be written.
+    #[error(transparent)]
+    Store(StoreError),
+    /// Something that should not happen.
+    #[error("{0}")]
+    Internal(String),
+}
+
+impl From<SearchError> for RunError {
+    fn from(error: SearchError) -> Self {
+        match error {
+            SearchError::Cancelled => Self::Interrupted,
+            SearchError::Lost(why) => Self::NodesLost(why),
+            SearchError::NoPoints => Self::Usage(error.to_string()),
+            SearchError::Baseline(_) | SearchError::Solver { .. } => Self::Internal(error.to_string()),
+        }
+    }
+}
+
+impl From<BenchError> for RunError {
+    fn from(error: BenchError) -> Self {
+        match error {
+            BenchError::Cancelled => Self::Interrupted,
+            BenchError::Lost(why) => Self::NodesLost(why),
+            BenchError::Setup { .. } => Self::Internal(error.to_string()),
+        }
+    }
+}
+
+/// A new random key for a run's data sockets.
+pub fn new_key() -> SessionKey {
+    SessionKey(rand::random())
+}
+
+/// Runs from the first agent to the last file. Blocks; runs on a thread of its own.
+///
+/// # Errors
+/// [`RunError`]; whatever was measured is in the run store.
+pub fn tune(
+    config: RunConfig,
+    recorder: &Recorder,
+    controls: &Controls,
+    runtime: &Handle,
+) -> Result<RunOutcome, RunError> {
+    recorder.record(started(&config));
+    let result = connect_and_run(&config, recorder, controls, runtime);
+    // A store that cannot be written explains whatever else went wrong.
+    let result = match recorder.failure() {
+        Some(error) => Err(RunError::Store(error)),
+        None => result,
+    };
+    let (end, summary) = match &result {
+        Ok(outcome) => (outcome.end, outcome.summary.clone()),
+        Err(error) => (end_of(error), error.to_string()),
+    };
+    recorder.record(Event::Phase { phase: Phase::Done });
+    recorder.record(Event::Finished { end, summary });
+    result
+}
+
+fn started(config: &RunConfig) -> Event {
+    Event::RunStarted {
+        schema_version: SCHEMA_VERSION,
+        run: config.run_id.clone(),
+        tool: config.tool.clone(),
+        engine: config.engine,
+        hosts: host_text(config),
+        nodes: config.slots.len() as u32,
+        ranks: config.slots.iter().sum(),
+        points: config.points.clone(),
+        seed: config.seed,
+        budget_s: config.budget_s,
+        max_trials: config.max_trials,
+    }
+}
+
+fn host_text(config: &RunConfig) -> String {
+    let names: Vec<&str> = config.hosts.iter().map(|h| h.name.as_str()).collect();
+    gdrtune_fleet::hosts::fold(&names)
+}
+
+const fn end_of(error: &RunError) -> RunEnd {
+    match error {
+        RunError::Interrupted | RunError::Connect(ConnectError::Interrupted) => RunEnd::Interrupted,
+        RunError::NodesLost(_) => RunEnd::NodesLost,
+        RunError::Connect(_)
+        | RunError::Usage(_)
+        | RunError::Output(_)
+        | RunError::Store(_)
+        | RunError::Internal(_) => RunEnd::Failed,
+    }
+}
+
+fn connect_and_run(
+    config: &RunConfig,
+    recorder: &Recorder,
+    controls: &Controls,
+    runtime: &Handle,
+) -> Result<RunOutcome, RunError> {
+    recorder.record(Event::Phase { phase: Phase::Connect });
+    let fleet = FleetConfig {
+        fanout: config.fanout,
+        ..FleetConfig::new(config.build_id.clone(), config.executable.clone(), config.launcher.clone())
+    };
+    let interrupted = || controls.is_aborted() || recorder.has_failed();
+    let connected = connect::connect(runtime, fleet, &config.hosts, Some(recorder), &interrupted);
+    let Connected { fleet, events, inventories } = connected.map_err(|error| match error {
+        ConnectError::Interrupted => RunError::Interrupted,
+        other => RunError::Connect(other),
+    })?;
+    let notes = RefCell::new(recorder.clone());
+    let hosts: Vec<&str> = config.hosts.iter().map(|h| h.name.as_str()).collect();
+    let note = Box::new(|note| record_note(&notes.borrow(), &hosts, note));
+    let link = Box::new(FleetLink::new(&fleet, &events));
+    let mut bench = ClusterBench::new(link, cluster_config(config), note);
+    let result = Run { config, recorder, controls, inventories: &inventories }.course(&mut bench);
+    bench.close();
+    drop(bench);
+    runtime.block_on(fleet.shutdown());
+    result
+}
+
+fn cluster_config(config: &RunConfig) -> ClusterConfig {
+    ClusterConfig {
+        engine: config.engine,
+        slots: config.slots.clone(),
+        data_type: config.data_type,
+        max_bytes: config.points.iter().map(|p| p.bytes).max().unwrap_or(0),
+        pace: PaceConfig { min_lease_ms: config.min_lease_ms, ..PaceConfig::default() },
+        key: new_key(),
+        base_env: Environment::new(),
+    }
+}
+
+fn record_note(recorder: &Recorder, hosts: &[&str], note: ClusterNote) {
+    let host = |node: usize| hosts.get(node).copied().unwrap_or_default();
+    match note {
+        ClusterNote::WorkersStarted { process, setup, setup_time } => {
+            recorder.record(Event::WorkersStarted { process, setup, setup_ms: setup_time.as_secs_f64() * 1e3 });
+        }
+        ClusterNote::NodeLost { node, why } => recorder.record(Event::Node {
+            index: node as u32,
+            host: host(node).to_owned(),
+            state: NodeState::Lost,
+            detail: why,
+        }),
+        ClusterNote::Log { node, warning, line } => {
+            recorder.log(if warning { Level::Warn } else { Level::Debug }, host(node), line);
+        }
+    }
+}
+
+/// A run with its nodes connected.
+struct Run<'a> {
+    config: &'a RunConfig,
+    recorder: &'a Recorder,
+    controls: &'a Controls,
+    inventories: &'a [Inventory],
+}
+
+impl Run<'_> {
+    fn course(&self, bench: &mut dyn Bench) -> Result<RunOutcome, RunError> {
+        let emulated = facts::emulated(self.config, self.inventories);
+        if let Some(why) = &emulated {
+            self.recorder.record(Event::Emulated { why: why.clone() });
+        }
+        let mut observer = RunObserver::new(self.recorder, self.controls, bench.info().ranks);
+        let outcome = self.search(bench, &mut observer)?;
+        let verified = verify::verify(self, bench, &outcome, &mut observer)?;
+        if self.controls.is_aborted() {
+            return Err(RunError::Interrupted);
+        }
+        self.write(&outcome, &verified, emulated.is_some(), observer.failed)
+    }
+
+    fn search(&self, bench: &mut dyn Bench, observer: &mut RunObserver<'_>) -> Result<SearchOutcome, RunError> {
+        let config = self.config;
+        let space = facts::space(config, self.inventories).map_err(|error| RunError::Usage(error.to_string()))?;
+        self.recorder.record(Event::Space {
+            dimensions: space.dimensions.iter().map(|d| (d.name.clone(), d.values.clone())).collect(),
+            choices: facts::all_choices(&space),
+            environments: space.environments() as u64,
+        });
+        let plan = SearchPlan {
+            points: WeightedPoint::equal(config.points.iter().copied()),
+            objective: Objective::GeometricMean,
+            budget_trials: config.max_trials.unwrap_or(u64::MAX),
+            budget_s: config
+                .budget_s
+                .map_or(f64::INFINITY, |total| ((1.0 - VERIFY_SHARE) * (total - bench.now_s())).max(1.0)),
+            strategy: config.strategy,
+            seed: config.seed,
+            race: RaceConfig::standard(config.seed),
+        };
+        Ok(search::run_search(bench, &space, &plan, observer, self.controls.cancel())?)
+    }
+
+    fn write(
+        &self,
+        outcome: &SearchOutcome,
+        verified: &Verified,
+        emulated: bool,
+        failed_trials: u64,
+    ) -> Result<RunOutcome, RunError> {
+        self.recorder.record(Event::Phase { phase: Phase::Write });
+        let files = write::files(self, outcome, verified, emulated)?;
+        let written = self.config.out.write_all(&files)?;
+        self.recorder.record(Event::Written { files: written.iter().map(|path| path.display().to_string()).collect() });
+        let end = if verified.keeps_defaults() { RunEnd::DefaultsBest } else { RunEnd::Tuned };
+        Ok(RunOutcome { end, summary: verified.headline(), written, failed_trials })
+    }
+}

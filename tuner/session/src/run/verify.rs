@@ -1,0 +1,232 @@
+//! The verification: default arm against candidate, through the emitted files, until what would ship is what was
+//! measured.
+
+use std::sync::Arc;
+
+use gdrtune_profiles::{
+    emit::{EmitOptions, Format, emit},
+    vocab::{Environment, Point},
+};
+use gdrtune_tuner::{
+    bench::{Bench, Setup},
+    observe::{Directive, Note, Observer, Phase},
+    plan::{self, Candidate},
+    search::SearchOutcome,
+    stats::{ArmSamples, Design},
+    verdict::{self, AbPoint, Ablation, AblationVerdict, Thresholds, Verdict},
+};
+
+use super::{Run, RunError, observer::RunObserver, write};
+use crate::{
+    ab::{self, AbPlan, AbResult},
+    event::{self, Event, Level},
+};
+
+/// Rounds per arm at least: with fewer, chance alone separates two equal arms too often (2^-7 is under 1 %).
+const MIN_ROUNDS: u32 = 7;
+/// Rounds per arm at most; more would not change a verdict that is worth shipping.
+const MAX_ROUNDS: u32 = 21;
+/// Samples per point and process.
+const REPEATS: u32 = 2;
+/// Times that a reduced candidate is measured again before the rest is given up.
+const MAX_ATTEMPTS: u32 = 4;
+/// Share of the remaining time that one attempt may use, so that a reduced candidate can still be measured.
+const ATTEMPT_SHARE: f64 = 0.6;
+
+/// What the verification leaves.
+pub(super) struct Verified {
+    /// The last verdict; `None` where there was nothing to verify.
+    pub(super) verdict: Option<Verdict>,
+    /// Evidence of single settings, where several were compared.
+    pub(super) ablations: Vec<AblationVerdict>,
+    /// What was tried and left out, in sentences.
+    pub(super) left_out: Vec<String>,
+}
+
+impl Verified {
+    pub(super) fn keeps_defaults(&self) -> bool {
+        self.verdict.as_ref().is_none_or(Verdict::keeps_defaults)
+    }
+
+    /// The outcome in one sentence.
+    pub(super) fn headline(&self) -> String {
+        match &self.verdict {
+            Some(verdict) => verdict.sentence.clone(),
+            None => "the defaults are best: the search found nothing that beats them".to_owned(),
+        }
+    }
+}
+
+/// Measures the search's candidate against the default arm, reduced until it holds.
+pub(super) fn verify(
+    run: &Run<'_>,
+    bench: &mut dyn Bench,
+    outcome: &SearchOutcome,
+    observer: &mut RunObserver<'_>,
+) -> Result<Verified, RunError> {
+    observer.note(Note::Phase(Phase::Verify));
+    let thresholds = Thresholds { design: Design::Rounds, ..Thresholds::standard(run.config.seed) };
+    let mut verified = Verified { verdict: None, ablations: Vec::new(), left_out: Vec::new() };
+    let mut candidate = plan::candidate(outcome, thresholds.gain);
+    let mut may_fall_back = true;
+    for attempt in 0..MAX_ATTEMPTS {
+        if candidate.is_empty() {
+            break;
+        }
+        let ablations = if attempt == 0 { verdict::ablations(&candidate.environment) } else { Vec::new() };
+        let Some(data) = measure(run, bench, outcome, &candidate, &ablations, observer)? else { break };
+        let dropped = judge_settings(&data, &ablations, &thresholds, &mut verified);
+        if !dropped.is_empty() {
+            candidate.environment.0.retain(|name, _| !dropped.contains(name));
+            continue;
+        }
+        let verdict = verdict::verdict(&data.points, &thresholds, &candidate);
+        record(run, &verdict);
+        verified.left_out.extend(left_out(&verdict));
+        let env_failed = !candidate.environment.is_empty() && verdict.shipped_environment.is_empty();
+        let next = match &verdict.recheck {
+            Some(reduced) => Some(reduced.clone()),
+            // Rules were measured under the environment that does not ship; those of the first one may still hold.
+            None if env_failed && std::mem::take(&mut may_fall_back) => Some(plan::fallback(outcome, thresholds.gain)),
+            None => None,
+        };
+        verified.verdict = Some(verdict);
+        match next {
+            // What would ship now was never measured as a whole: unless another attempt can, it must not.
+            Some(next) if attempt + 1 < MAX_ATTEMPTS => candidate = next,
+            Some(_) => {
+                let text = "what was left after the last attempt was not measured as a whole: nothing ships";
+                run.recorder.log(Level::Warn, "", text);
+                verified.verdict = None;
+                break;
+            }
+            None => break,
+        }
+    }
+    Ok(verified)
+}
+
+/// One A/B as the verdict reads it.
+struct AbData {
+    points: Vec<AbPoint>,
+    ablated: Vec<Vec<(Point, ArmSamples)>>,
+}
+
+/// Runs the arms: default, candidate, and the candidate without each setting. `None` where the user wants no more.
+fn measure(
+    run: &Run<'_>,
+    bench: &mut dyn Bench,
+    outcome: &SearchOutcome,
+    candidate: &Candidate,
+    ablations: &[Ablation],
+    observer: &mut RunObserver<'_>,
+) -> Result<Option<AbData>, RunError> {
+    let mut arms = vec![Setup::Site, deployed(run, outcome, candidate)?];
+    for ablation in ablations {
+        let without = Candidate { environment: ablation.environment.clone(), rules: candidate.rules.clone() };
+        arms.push(deployed(run, outcome, &without)?);
+    }
+    observer.deployed = deployed_environments(candidate, ablations, &arms);
+    let points: Vec<Point> = outcome.defaults.keys().copied().collect();
+    let now_s = bench.now_s();
+    let left_s = run.config.budget_s.map_or(f64::INFINITY, |total| total - now_s);
+    let plan = AbPlan {
+        arms,
+        points,
+        repeats: REPEATS,
+        min_rounds: MIN_ROUNDS,
+        max_rounds: MAX_ROUNDS,
+        until_s: now_s + ATTEMPT_SHARE * left_s,
+    };
+    let result = ab::interleave(bench, &plan, observer, run.controls.cancel())?;
+    for failure in &result.failures {
+        run.recorder.log(Level::Warn, "", format!("in the A/B: {failure}"));
+    }
+    if result.directive == Directive::Abort {
+        return Err(RunError::Interrupted);
+    }
+    Ok((result.rounds > 0).then(|| arrange(&plan, &result, outcome)))
+}
+
+fn deployed_environments(candidate: &Candidate, ablations: &[Ablation], arms: &[Setup]) -> Vec<(Setup, Environment)> {
+    let environments = std::iter::once(&candidate.environment).chain(ablations.iter().map(|a| &a.environment));
+    arms[1..].iter().cloned().zip(environments.cloned()).collect()
+}
+
+/// The arms' samples as the verdict reads them.
+fn arrange(plan: &AbPlan, result: &AbResult, outcome: &SearchOutcome) -> AbData {
+    let weight = |point: Point| outcome.points.iter().find(|p| p.pick.point == point).map_or(1.0, |p| p.weight);
+    let points = plan.points.iter().enumerate().map(|(index, &point)| AbPoint {
+        point,
+        weight: weight(point),
+        default: result.times_us[0][index].clone(),
+        candidate: result.times_us[1][index].clone(),
+    });
+    let ablated =
+        result.times_us[2..].iter().map(|arm| plan.points.iter().copied().zip(arm.iter().cloned()).collect()).collect();
+    AbData { points: points.collect(), ablated }
+}
+
+/// The emitted files of a candidate, live for the engine that measures.
+fn deployed(run: &Run<'_>, outcome: &SearchOutcome, candidate: &Candidate) -> Result<Setup, RunError> {
+    let profile = write::candidate_profile(run, outcome, candidate);
+    let options = EmitOptions { for_engine: Some(run.config.engine), ..EmitOptions::plain() };
+    let file = |format: Format| {
+        let text = emit(&profile, format, &options).map_err(|error| RunError::Internal(error.to_string()))?;
+        Ok((format.file_name().to_owned(), text))
+    };
+    let files: Vec<(String, String)> =
+        [Format::Env, Format::TunerCsv].into_iter().map(file).collect::<Result<_, RunError>>()?;
+    Ok(Setup::Deployed(Arc::from(files)))
+}
+
+/// Judges each setting of the environment; gives the names of those that go.
+fn judge_settings(
+    data: &AbData,
+    ablations: &[Ablation],
+    thresholds: &Thresholds,
+    verified: &mut Verified,
+) -> Vec<String> {
+    let without: Vec<(Ablation, Vec<(Point, ArmSamples)>)> =
+        ablations.iter().cloned().zip(data.ablated.iter().cloned()).collect();
+    let verdicts = verdict::judge_ablations(&data.points, &without, thresholds);
+    let dropped: Vec<&AblationVerdict> = verdicts.iter().filter(|v| !v.keep).collect();
+    verified.left_out.extend(dropped.iter().map(|v| format!("{}: {}", v.name, v.sentence)));
+    let names = dropped.iter().map(|v| v.name.clone()).collect();
+    verified.ablations = verdicts;
+    names
+}
+
+fn left_out(verdict: &Verdict) -> Vec<String> {
+    let environment = verdict.environment.iter().filter(|e| !e.ships).map(|e| format!("environment: {}", e.sentence));
+    let rules = verdict.rules.iter().filter(|r| r.fate != verdict::RuleFate::Ship).map(|r| {
+        let sizes: Vec<String> =
+            r.rule.sizes.iter().map(|&bytes| gdrtune_profiles::size::Size(bytes).to_string()).collect();
+        format!("{} {} {}: {}", r.rule.collective, sizes.join(", "), r.rule.choice, r.sentence)
+    });
+    environment.chain(rules).collect()
+}
+
+fn record(run: &Run<'_>, verdict: &Verdict) {
+    for point in &verdict.points {
+        let (Some(speedup), Some(default_us), Some(tuned_us)) = (point.speedup, point.default_us, point.tuned_us)
+        else {
+            run.recorder.log(Level::Warn, "", format!("{}: {}", point.point, point.sentence));
+            continue;
+        };
+        let decision = decision(point.decision);
+        run.recorder.record(Event::Verdict { point: point.point, speedup, default_us, tuned_us, decision });
+    }
+    for line in left_out(verdict) {
+        run.recorder.log(Level::Info, "", line);
+    }
+}
+
+pub(super) const fn decision(decision: verdict::Decision) -> event::Decision {
+    match decision {
+        verdict::Decision::Ship => event::Decision::Ship,
+        verdict::Decision::Keep => event::Decision::Keep,
+        verdict::Decision::Regression => event::Decision::Regression,
+        verdict::Decision::TooNoisy | verdict::Decision::NotMeasured => event::Decision::TooNoisy,
+    }
+}
