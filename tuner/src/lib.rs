@@ -6,8 +6,10 @@
 pub mod bench;
 pub mod objective;
 pub mod observe;
+pub mod plan;
 pub mod race;
 pub mod replay;
 pub mod search;
 pub mod space;
 pub mod stats;
+pub mod verdict;

@@ -1,0 +1,132 @@
+use gdrtune_profiles::vocab::{Algorithm, Collective, Protocol};
+
+use super::*;
+
+const CHOICE: Choice = Choice { algorithm: Algorithm::Ring, protocol: Protocol::Simple, channels: 2 };
+
+fn point(bytes: u64) -> Point {
+    Point { collective: Collective::AllReduce, bytes }
+}
+
+/// Five processes around `time_us`, one percent apart.
+fn arm(time_us: f64) -> ArmSamples {
+    (0..5).map(|i| (i, vec![time_us * (1.0 + 0.01 * (f64::from(i) - 2.0))])).collect()
+}
+
+fn ab(bytes: u64, default_us: f64, tuned_us: f64) -> AbPoint {
+    AbPoint { point: point(bytes), weight: 1.0, default: arm(default_us), candidate: arm(tuned_us) }
+}
+
+fn candidate(data: &[AbPoint], environment: Environment) -> Candidate {
+    let points: Vec<Point> = data.iter().map(|point| point.point).collect();
+    let winners: Vec<(Point, Choice)> = points.iter().map(|point| (*point, CHOICE)).collect();
+    Candidate { environment, rules: merge(&points, &winners) }
+}
+
+fn environment() -> Environment {
+    Environment::new().with("NCCL_SOCKET_IFNAME", "=ib0")
+}
+
+fn shipped_sizes(verdict: &Verdict) -> Vec<Vec<u64>> {
+    verdict.shipped.iter().map(|shipped| shipped.rule.sizes.clone()).collect()
+}
+
+#[test]
+fn a_rule_that_is_faster_everywhere_ships() {
+    let data = [ab(1024, 100.0, 80.0), ab(4096, 100.0, 90.0)];
+    let verdict = verdict(&data, &Thresholds::standard(1), &candidate(&data, Environment::new()));
+    assert_eq!(shipped_sizes(&verdict), [[1024, 4096]]);
+    assert_eq!((verdict.rules[0].fate, verdict.recheck.is_some()), (RuleFate::Ship, false));
+    let rule = &verdict.shipped[0];
+    assert!((rule.speedup.median - (1.25f64 / 0.9).sqrt()).abs() < 1e-9, "{rule:?}");
+    assert!((rule.default_us - 100.0).abs() < 1e-9);
+    assert_eq!(verdict.sentence, "1 rule of 1 and 0 process-level settings ship");
+}
+
+#[test]
+fn a_slower_size_inside_splits_the_rule() {
+    let data = [ab(1024, 100.0, 60.0), ab(4096, 100.0, 120.0), ab(16384, 100.0, 70.0)];
+    let verdict = verdict(&data, &Thresholds::standard(1), &candidate(&data, Environment::new()));
+    assert_eq!(shipped_sizes(&verdict), [[1024], [16384]]);
+    assert_eq!(verdict.rules[0].fate, RuleFate::Split);
+    assert!(verdict.rules[0].sentence.contains("slower at 4K; kept for 1K, 16K"), "{}", verdict.rules[0].sentence);
+    assert!(verdict.has_regression());
+    assert!(verdict.shipped.iter().all(|shipped| !shipped.rule.bytes.contains(4096)));
+}
+
+#[test]
+fn gains_that_are_too_small_keep_the_defaults() {
+    let data = [ab(1024, 100.0, 99.0), ab(4096, 100.0, 100.0)];
+    let verdict = verdict(&data, &Thresholds::standard(1), &candidate(&data, Environment::new()));
+    assert!(verdict.keeps_defaults() && !verdict.has_regression(), "{verdict:?}");
+    assert_eq!(verdict.rules[0].fate, RuleFate::Drop);
+    assert!(verdict.sentence.starts_with("the defaults are best"), "{}", verdict.sentence);
+}
+
+#[test]
+fn noise_is_named_instead_of_guessed() {
+    let noisy =
+        |center: f64| -> ArmSamples { (0..5).map(|i| (i, vec![center * (0.5 + 0.25 * f64::from(i))])).collect() };
+    let data = [AbPoint { point: point(1024), weight: 1.0, default: noisy(100.0), candidate: noisy(97.0) }];
+    let verdict = verdict(&data, &Thresholds::standard(1), &candidate(&data, Environment::new()));
+    assert_eq!(verdict.points[0].decision, Decision::TooNoisy);
+    assert!(verdict.keeps_defaults());
+}
+
+#[test]
+fn two_processes_per_arm_never_pass() {
+    let mut data = [ab(1024, 100.0, 50.0)];
+    data[0].default.retain(|process, _| *process < 2);
+    data[0].candidate.retain(|process, _| *process < 2);
+    let all = candidate(&data, environment());
+    assert!(verdict(&data, &Thresholds::standard(1), &all).keeps_defaults());
+}
+
+#[test]
+fn an_environment_ships_only_if_no_point_is_slower() {
+    let good = [ab(1024, 100.0, 50.0), ab(4096, 100.0, 60.0)];
+    let whole = verdict(&good, &Thresholds::standard(1), &candidate(&good, environment()));
+    assert_eq!(whole.shipped_environment, environment());
+    assert_eq!((shipped_sizes(&whole), whole.recheck), (vec![vec![1024, 4096]], None));
+
+    let mixed = [ab(1024, 100.0, 50.0), ab(4096, 100.0, 130.0)];
+    let rejected = verdict(&mixed, &Thresholds::standard(1), &candidate(&mixed, environment()));
+    assert!(rejected.keeps_defaults(), "{rejected:?}");
+    assert!(rejected.environment.unwrap().sentence.contains("slower at allreduce 4K"));
+    assert!(rejected.rules[0].sentence.contains("does not ship"));
+}
+
+#[test]
+fn what_was_not_measured_as_a_whole_is_checked_again() {
+    let data = [ab(1024, 100.0, 50.0), ab(4096, 100.0, 100.0)];
+    let mut tried = candidate(&data[1..], environment());
+    tried.rules.extend(merge(&[point(1024)], &[(point(1024), CHOICE)]));
+    let verdict = verdict(&data, &Thresholds::standard(1), &tried);
+    let recheck = verdict.recheck.unwrap();
+    assert_eq!(recheck.environment, environment());
+    assert_eq!(recheck.rules.iter().map(|rule| rule.sizes.clone()).collect::<Vec<_>>(), [[1024]]);
+}
+
+#[test]
+fn nothing_to_try_is_a_verdict() {
+    let verdict = verdict(&[], &Thresholds::standard(1), &Candidate::default());
+    assert_eq!(verdict.sentence, "the defaults are best: the search found nothing to try");
+    let unmeasured = AbPoint { candidate: ArmSamples::new(), ..ab(1024, 1.0, 1.0) };
+    let tried = candidate(std::slice::from_ref(&unmeasured), environment());
+    let verdict = super::verdict(&[unmeasured], &Thresholds::standard(1), &tried);
+    assert!(verdict.keeps_defaults() && verdict.points[0].decision == Decision::NotMeasured);
+}
+
+#[test]
+fn settings_that_do_not_earn_their_place_are_left_out() {
+    let full = environment().with("GDRTUNE_NATIVE_NSOCKS", "4");
+    let tried = ablations(&full);
+    assert_eq!(tried.iter().map(|a| a.environment.0.len()).collect::<Vec<_>>(), [1, 1]);
+    assert!(ablations(&environment()).is_empty());
+    let data = [ab(1024, 200.0, 100.0)];
+    let times = [100.5, 190.0];
+    let without: Vec<_> = tried.into_iter().zip(times).map(|(a, time)| (a, vec![(point(1024), arm(time))])).collect();
+    let judged = judge_ablations(&data, &without, &Thresholds::standard(1));
+    let kept: Vec<(&str, bool)> = judged.iter().map(|v| (v.name.as_str(), v.keep)).collect();
+    assert_eq!(kept, [("GDRTUNE_NATIVE_NSOCKS", false), ("NCCL_SOCKET_IFNAME", true)]);
+}
