@@ -20,15 +20,15 @@ Exit codes:
 /// Tunes the collectives of a GPU cluster: measures, searches, proves, and writes a profile.
 #[derive(Debug, Parser)]
 #[command(name = "gdrtune", version, after_help = EXIT_CODES, max_term_width = 100, arg_required_else_help = true)]
-pub struct Cli {
+pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
 }
 
 /// The sub-commands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Tune four ranks on this machine in about half a minute; needs no hardware
     Demo(DemoArgs),
     /// Tune a cluster and write a profile
@@ -51,122 +51,122 @@ pub enum Command {
 
 /// How a run is shown.
 #[derive(Debug, Args)]
-pub struct ShowArgs {
+pub(crate) struct ShowArgs {
     /// Plain progress on stderr instead of the terminal UI (the default where there is no terminal)
     #[arg(long)]
-    pub headless: bool,
+    pub(crate) headless: bool,
     /// Print every event as one JSON line on stdout; implies --headless
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
     /// Draw with ASCII characters only
     #[arg(long)]
-    pub ascii: bool,
+    pub(crate) ascii: bool,
 }
 
 /// `gdrtune demo`.
 #[derive(Debug, Args)]
-pub struct DemoArgs {
+pub(crate) struct DemoArgs {
     /// Folder for the profile and its files
     #[arg(long, value_name = "DIR", default_value = "gdrtune-demo")]
-    pub out: PathBuf,
+    pub(crate) out: PathBuf,
     /// Seed of every random decision
     #[arg(long, default_value_t = 1)]
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// How the run is shown.
     #[command(flatten)]
-    pub show: ShowArgs,
+    pub(crate) show: ShowArgs,
 }
 
 /// Which hosts, and how they are reached.
 #[derive(Debug, Args)]
-pub struct HostArgs {
+pub(crate) struct HostArgs {
     /// Hosts in rank order, such as 'node[01-16],gpu7'; without hosts: this machine alone
     #[arg(short = 'w', long = "hosts", value_name = "HOSTS", conflicts_with = "hostfile")]
-    pub hosts: Option<String>,
+    pub(crate) hosts: Option<String>,
     /// File with one host or host list per line: [user@]host [slots=N] [# comment]
     #[arg(long, value_name = "FILE")]
-    pub hostfile: Option<PathBuf>,
+    pub(crate) hostfile: Option<PathBuf>,
     /// Ranks per host, where the host file does not say (default: 1 with hosts, 4 on this machine alone)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub ranks_per_node: Option<u32>,
+    pub(crate) ranks_per_node: Option<u32>,
     /// ssh configuration to use instead of ~/.ssh/config (as ssh -F)
     #[arg(long, value_name = "FILE")]
-    pub ssh_config: Option<PathBuf>,
+    pub(crate) ssh_config: Option<PathBuf>,
     /// Accept host keys that are not known yet (never ones that changed)
     #[arg(long)]
-    pub accept_new_host_keys: bool,
+    pub(crate) accept_new_host_keys: bool,
     /// Connections that are opened at the same time
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=512))]
-    pub fanout: u16,
+    pub(crate) fanout: u16,
 }
 
 /// What is measured.
 #[derive(Debug, Args)]
-pub struct MeasureArgs {
+pub(crate) struct MeasureArgs {
     /// What runs the collectives
     #[arg(long, default_value = "native", value_parser = parse_engine)]
-    pub engine: Engine,
+    pub(crate) engine: Engine,
     /// Collectives, separated by commas
     #[arg(long, value_name = "LIST", default_value = "allreduce", value_delimiter = ',', value_parser = parse_named::<Collective>)]
-    pub collectives: Vec<Collective>,
+    pub(crate) collectives: Vec<Collective>,
     /// Sizes: a range such as 1K-64M (stepping by --factor), a list, or both
     #[arg(long, value_name = "SIZES", default_value = "1K-64M")]
-    pub sizes: String,
+    pub(crate) sizes: String,
     /// Step of size ranges
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..=1024))]
-    pub factor: u64,
+    pub(crate) factor: u64,
     /// Element type
     #[arg(long, value_name = "TYPE", default_value = "float32", value_parser = parse_named::<DataType>)]
-    pub data_type: DataType,
+    pub(crate) data_type: DataType,
     /// Shortest deadline of one measurement; one that overruns is killed and counts as hung
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_duration_s)]
-    pub trial_timeout: f64,
+    pub(crate) trial_timeout: f64,
 }
 
 /// `gdrtune tune`.
 #[derive(Debug, Args)]
-pub struct TuneArgs {
+pub(crate) struct TuneArgs {
     /// Which hosts.
     #[command(flatten)]
-    pub hosts: HostArgs,
+    pub(crate) hosts: HostArgs,
     /// What is measured.
     #[command(flatten)]
-    pub measure: MeasureArgs,
+    pub(crate) measure: MeasureArgs,
     /// Time for the whole run, verification included, such as 90s, 5m or 1h
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration_s)]
-    pub budget: f64,
+    pub(crate) budget: f64,
     /// Measurements of the search at most
     #[arg(long, value_name = "N")]
-    pub trials: Option<u64>,
+    pub(crate) trials: Option<u64>,
     /// How environments are searched
     #[arg(long, value_enum, default_value_t = StrategyArg::Auto)]
-    pub strategy: StrategyArg,
+    pub(crate) strategy: StrategyArg,
     /// Fix a setting for every environment, such as NCCL_SOCKET_IFNAME==eth0 (repeatable)
     #[arg(long, value_name = "NAME=VALUE")]
-    pub pin: Vec<String>,
+    pub(crate) pin: Vec<String>,
     /// Leave a setting out of the search (repeatable)
     #[arg(long, value_name = "NAME")]
-    pub exclude: Vec<String>,
+    pub(crate) exclude: Vec<String>,
     /// Seed of every random decision
     #[arg(long, default_value_t = 1)]
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// Folder for the profile and its files
     #[arg(long, value_name = "DIR", default_value = "gdrtune-out")]
-    pub out: PathBuf,
+    pub(crate) out: PathBuf,
     /// Replace the files of an earlier run in --out
     #[arg(long)]
-    pub force: bool,
+    pub(crate) force: bool,
     /// End with code 5 when no setting beat the defaults
     #[arg(long)]
-    pub expect_gain: bool,
+    pub(crate) expect_gain: bool,
     /// How the run is shown.
     #[command(flatten)]
-    pub show: ShowArgs,
+    pub(crate) show: ShowArgs,
 }
 
 /// How environments are searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum StrategyArg {
+pub(crate) enum StrategyArg {
     /// By the size of the space and the budget.
     Auto,
     /// One setting at a time, with restarts.
@@ -181,62 +181,62 @@ pub enum StrategyArg {
 
 /// `gdrtune bench`.
 #[derive(Debug, Args)]
-pub struct BenchArgs {
+pub(crate) struct BenchArgs {
     /// Which hosts.
     #[command(flatten)]
-    pub hosts: HostArgs,
+    pub(crate) hosts: HostArgs,
     /// What is measured.
     #[command(flatten)]
-    pub measure: MeasureArgs,
+    pub(crate) measure: MeasureArgs,
     /// What to run, such as ring/simple/2 (default: the engine's own choice)
     #[arg(long, value_name = "ALGORITHM/PROTOCOL[/CHANNELS]", value_parser = parse_choice)]
-    pub choice: Option<gdrtune_profiles::vocab::Choice>,
+    pub(crate) choice: Option<gdrtune_profiles::vocab::Choice>,
     /// Set a variable in the workers (repeatable)
     #[arg(long = "env", value_name = "NAME=VALUE")]
-    pub environment: Vec<String>,
+    pub(crate) environment: Vec<String>,
     /// Samples per size; the median is shown
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub repeats: u32,
+    pub(crate) repeats: u32,
     /// Print JSON instead of a table
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 /// `gdrtune emit`.
 #[derive(Debug, Args)]
-pub struct EmitArgs {
+pub(crate) struct EmitArgs {
     /// The profile (profile.toml)
-    pub profile: PathBuf,
+    pub(crate) profile: PathBuf,
     /// Format: sh, env, nccl-conf, tuner-csv or json
     #[arg(long, short = 'f', value_name = "FORMAT")]
-    pub format: String,
+    pub(crate) format: String,
     /// In sh: respect values that are already set
     #[arg(long)]
-    pub keep_set: bool,
+    pub(crate) keep_set: bool,
     /// Emit the rules of a native, replay or sim profile live, for that engine
     #[arg(long, value_name = "ENGINE", value_parser = parse_named::<Engine>)]
-    pub for_engine: Option<Engine>,
+    pub(crate) for_engine: Option<Engine>,
 }
 
 /// `gdrtune replay`.
 #[derive(Debug, Args)]
-pub struct ReplayArgs {
+pub(crate) struct ReplayArgs {
     /// Run id, the beginning of one, or a .jsonl file
-    pub run: String,
+    pub(crate) run: String,
     /// How many times faster than it was; 0 shows the end at once
     #[arg(long, value_name = "X", default_value_t = 10.0)]
-    pub speed: f64,
+    pub(crate) speed: f64,
     /// Draw with ASCII characters only
     #[arg(long)]
-    pub ascii: bool,
+    pub(crate) ascii: bool,
 }
 
 /// `gdrtune worker`.
 #[derive(Debug, Args)]
-pub struct WorkerArgs {
+pub(crate) struct WorkerArgs {
     /// Take environment and rules from the emitted files in this folder alone
     #[arg(long, value_name = "DIR")]
-    pub ab: Option<PathBuf>,
+    pub(crate) ab: Option<PathBuf>,
 }
 
 fn parse_named<T: std::str::FromStr>(text: &str) -> Result<T, String>

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 /// How the program ends. The numbers are documented in README.md and `gdrtune --help`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
+pub(crate) enum Exit {
     /// Everything went as asked.
     Done = 0,
     /// An error that is none of the others.
@@ -31,34 +31,34 @@ impl From<Exit> for ExitCode {
 
 /// An error that knows its exit code and, where there is one, the next step.
 #[derive(Debug)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// How the program ends.
-    pub exit: Exit,
+    pub(crate) exit: Exit,
     /// What went wrong.
-    pub error: anyhow::Error,
+    pub(crate) error: anyhow::Error,
     /// What to do about it.
-    pub hint: Option<String>,
+    pub(crate) hint: Option<String>,
 }
 
 impl Failure {
     /// Wrong use or configuration.
-    pub fn usage(error: impl Into<anyhow::Error>) -> Self {
+    pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
         Self { exit: Exit::Usage, error: error.into(), hint: None }
     }
 
     /// Wrong use or configuration, said in words.
-    pub fn usage_text(text: impl Into<String>) -> Self {
+    pub(crate) fn usage_text(text: impl Into<String>) -> Self {
         Self::usage(anyhow::Error::msg(text.into()))
     }
 
     /// An error with its own exit code.
-    pub fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Self {
+    pub(crate) fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Self {
         Self { exit, error: error.into(), hint: None }
     }
 
     /// The same with the next step.
     #[must_use]
-    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }

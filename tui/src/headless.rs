@@ -4,14 +4,13 @@
 
 use std::io::{self, Write};
 
-use gdrtune_profiles::size::Size;
 use gdrtune_session::event::{Decision, Event, Level, NodeState, Phase, Record, Trial, TrialResult};
 
 /// Shortest time between two progress lines, in milliseconds.
 const PROGRESS_EVERY_MS: u64 = 2_000;
 
 /// Where the lines of a headless run go.
-pub trait Progress: Send {
+pub(crate) trait Progress: Send {
     /// Shows one record.
     ///
     /// # Errors
@@ -21,7 +20,7 @@ pub trait Progress: Send {
 
 /// Every record as one JSON line.
 #[derive(Debug)]
-pub struct JsonLines<W>(pub W);
+pub(crate) struct JsonLines<W>(pub W);
 
 impl<W: Write + Send> Progress for JsonLines<W> {
     fn show(&mut self, record: &Record) -> io::Result<()> {
@@ -34,7 +33,7 @@ impl<W: Write + Send> Progress for JsonLines<W> {
 
 /// Plain lines: decisions as they fall, and how far the run is every two seconds.
 #[derive(Debug)]
-pub struct PlainLines<W> {
+pub(crate) struct PlainLines<W> {
     out: W,
     trials: u64,
     failed: u64,
@@ -46,7 +45,7 @@ pub struct PlainLines<W> {
 
 impl<W: Write + Send> PlainLines<W> {
     /// Lines on `out`.
-    pub fn new(out: W) -> Self {
+    pub(crate) fn new(out: W) -> Self {
         Self { out, trials: 0, failed: 0, last_progress_ms: 0, phase: None, ranks: 1, budget_s: None }
     }
 
@@ -147,7 +146,7 @@ const fn level_prefix(level: Level) -> &'static str {
 }
 
 /// A phase in words.
-pub const fn phase_name(phase: Phase) -> &'static str {
+pub(crate) const fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Connect => "connect",
         Phase::Baseline => "baseline",
@@ -159,7 +158,7 @@ pub const fn phase_name(phase: Phase) -> &'static str {
 }
 
 /// A verdict in words.
-pub const fn decision_name(decision: Decision) -> &'static str {
+pub(crate) const fn decision_name(decision: Decision) -> &'static str {
     match decision {
         Decision::Ship => "ship",
         Decision::Keep => "keep the default",
@@ -169,7 +168,7 @@ pub const fn decision_name(decision: Decision) -> &'static str {
 }
 
 /// A kind of failure in words.
-pub const fn failure_name(kind: gdrtune_session::event::Failure) -> &'static str {
+pub(crate) const fn failure_name(kind: gdrtune_session::event::Failure) -> &'static str {
     use gdrtune_session::event::Failure;
     match kind {
         Failure::Wrong => "wrong result",
@@ -178,11 +177,6 @@ pub const fn failure_name(kind: gdrtune_session::event::Failure) -> &'static str
         Failure::Unsupported => "unsupported",
         Failure::Substituted => "substituted",
     }
-}
-
-/// A size as users write it.
-pub fn size_text(bytes: u64) -> String {
-    Size(bytes).to_string()
 }
 
 #[cfg(test)]

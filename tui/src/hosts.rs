@@ -7,26 +7,26 @@ use gdrtune_fleet::hosts::{self, Host};
 use crate::{cli::HostArgs, exit::Failure};
 
 /// Ranks on this machine when no hosts are given.
-pub const LOCAL_RANKS: u32 = 4;
+pub(crate) const LOCAL_RANKS: u32 = 4;
 
 /// Where a run takes place.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub(crate) struct Place {
     /// Hosts in rank order.
-    pub hosts: Vec<Host>,
+    pub(crate) hosts: Vec<Host>,
     /// Ranks on each host.
-    pub slots: Vec<u32>,
+    pub(crate) slots: Vec<u32>,
     /// Whether the one host is this machine, without ssh.
-    pub local: bool,
+    pub(crate) local: bool,
     /// What to warn about.
-    pub warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// Reads `-w` or `--hostfile`; without either, this machine alone.
 ///
 /// # Errors
 /// Wrong use, naming file, line and column.
-pub fn resolve(args: &HostArgs) -> Result<Place, Failure> {
+pub(crate) fn resolve(args: &HostArgs) -> Result<Place, Failure> {
     let list = match (&args.hosts, &args.hostfile) {
         (Some(text), _) => hosts::expand(text).map_err(Failure::usage)?,
         (None, Some(path)) => {
@@ -42,7 +42,7 @@ pub fn resolve(args: &HostArgs) -> Result<Place, Failure> {
 }
 
 /// This machine alone, without ssh.
-pub fn this_machine(ranks: u32) -> Place {
+pub(crate) fn this_machine(ranks: u32) -> Place {
     let host = Host { name: "localhost".to_owned(), user: None, slots: None };
     Place { hosts: vec![host], slots: vec![ranks], local: true, warnings: Vec::new() }
 }

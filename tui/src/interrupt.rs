@@ -11,7 +11,7 @@ use crate::exit::Exit;
 ///
 /// # Errors
 /// Where a signal handler cannot be installed.
-pub fn watch(controls: Controls) -> io::Result<()> {
+pub(crate) fn watch(controls: Controls) -> io::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hangup = signal(SignalKind::hangup())?;

@@ -8,7 +8,7 @@ use crate::exit::Failure;
 ///
 /// # Errors
 /// Wrong use where neither `GDRTUNE_STATE_DIR`, `XDG_STATE_HOME` nor `HOME` is set.
-pub fn runs_dir() -> Result<PathBuf, Failure> {
+pub(crate) fn runs_dir() -> Result<PathBuf, Failure> {
     let set = |name: &str| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let state = set("GDRTUNE_STATE_DIR")
         .or_else(|| set("XDG_STATE_HOME").map(|d| d.join("gdrtune")))

@@ -1,10 +1,10 @@
 //! What the sub-commands do.
 
-pub mod bench;
-pub mod emit;
-pub mod node;
-pub mod runs;
-pub mod tune;
+pub(crate) mod bench;
+pub(crate) mod emit;
+pub(crate) mod node;
+pub(crate) mod runs;
+pub(crate) mod tune;
 
 use crate::exit::Failure;
 
