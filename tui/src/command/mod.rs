@@ -6,9 +6,18 @@ pub(crate) mod node;
 pub(crate) mod runs;
 pub(crate) mod tune;
 
-use crate::exit::Failure;
+use crate::{
+    exit::Failure,
+    ui::{Charset, Source, UiOptions},
+};
 
 /// A tokio runtime for fleet, signals and the terminal UI. Two threads are plenty: measuring happens elsewhere.
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
+}
+
+/// How the terminal UI looks: what the environment says, and `--ascii`.
+fn ui_options(source: Source, ascii: bool) -> UiOptions {
+    let options = UiOptions::from_environment(source, |name| std::env::var(name).ok());
+    if ascii { UiOptions { charset: Charset::Ascii, ..options } } else { options }
 }

@@ -1,11 +1,8 @@
 //! `gdrtune runs` and `gdrtune replay`: what the run stores hold.
 
-use std::{
-    io::{self, IsTerminal, Write},
-    time::Duration,
-};
+use std::io::{self, IsTerminal, Write};
 
-use gdrtune_session::{event::Record, index, store};
+use gdrtune_session::{index, store};
 use tokio::sync::mpsc;
 
 use crate::{
@@ -13,7 +10,7 @@ use crate::{
     exit::{Exit, Failure},
     headless::{PlainLines, Progress},
     paths,
-    ui::{self, UiOptions},
+    ui::{self, Source, UiOptions, replay},
 };
 
 pub(crate) fn runs() -> Result<Exit, Failure> {
@@ -53,26 +50,15 @@ pub(crate) fn replay(args: ReplayArgs) -> Result<Exit, Failure> {
         run.records.iter().try_for_each(|record| lines.show(record))?;
         return Ok(Exit::Done);
     }
+    // At once: a speed at which every record is due immediately.
+    let speed = if args.speed > 0.0 { args.speed } else { 1e9 };
     let runtime = super::runtime()?;
     let (sender, receiver) = mpsc::unbounded_channel();
-    runtime.spawn(play(run.records, args.speed, sender));
-    runtime.block_on(ui::run(receiver, |_| {}, UiOptions { ascii: args.ascii, replay: true }))?;
+    let (commands, command_receiver) = mpsc::unbounded_channel();
+    runtime.spawn(replay::feed(run.records, sender, command_receiver, speed));
+    let options = super::ui_options(Source::Replay, args.ascii);
+    // A player that has come to its end takes no commands any more.
+    let forward = |command| drop(commands.send(command));
+    runtime.block_on(ui::run(receiver, forward, UiOptions { speed, ..options }))?;
     Ok(Exit::Done)
-}
-
-/// Sends the records at `speed` times their own pace; gaps are never longer than a second.
-async fn play(records: Vec<Record>, speed: f64, sender: mpsc::UnboundedSender<Record>) {
-    let mut at_ms = 0;
-    for record in records {
-        let gap_ms = record.t_ms.saturating_sub(at_ms);
-        at_ms = record.t_ms;
-        if speed > 0.0 && gap_ms > 0 {
-            let wait = Duration::from_secs_f64(gap_ms as f64 / 1e3 / speed);
-            tokio::time::sleep(wait.min(Duration::from_secs(1))).await;
-        }
-        if sender.send(record).is_err() {
-            return;
-        }
-    }
-    // The UI stays until the user leaves: the channel closes when this returns, which is the end of the records.
 }

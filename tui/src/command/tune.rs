@@ -13,7 +13,7 @@ use gdrtune_profiles::{
 };
 use gdrtune_session::{
     control::Controls,
-    event::{Record, RunEnd},
+    event::{Command, Record, RunEnd},
     output::{Existing, OutputDir},
     recorder::Recorder,
     run::{self, OUTPUT_FILES, RunConfig, RunOutcome, SpaceSize},
@@ -29,7 +29,7 @@ use crate::{
     headless::{JsonLines, PlainLines, Progress},
     hosts::{self, Place},
     interrupt, paths,
-    ui::{self, UiOptions},
+    ui::{self, Source, UiEnd},
 };
 
 /// Sizes of the demo: three decades in seven points, so that its half minute goes into repeats.
@@ -169,16 +169,20 @@ fn execute(config: RunConfig, show: &ShowArgs, expect_gain: bool) -> Result<Exit
     let session = thread::Builder::new().name("session".to_owned()).spawn(move || {
         let outcome = run::tune(config, &recorder, &session_controls, &handle);
         // The receiver waits until the end, unless this process is leaving anyway.
-        drop(done.send(()));
+        done.send(()).ok();
         outcome
     })?;
 
     if use_ui {
         let ui_controls = controls.clone();
-        let options = UiOptions { ascii: show.ascii, replay: false };
-        runtime.block_on(ui::run(receiver, move |command| ui_controls.apply(command), options))?;
-        // Whoever leaves the UI in mid-run has been asked: the run is to end.
-        controls.apply(gdrtune_session::event::Command::Kill);
+        let options = super::ui_options(Source::Live, show.ascii);
+        let end = runtime.block_on(ui::run(receiver, move |command| ui_controls.apply(command), options))?;
+        match end {
+            UiEnd::Left => {}
+            // The third Ctrl-C: the agents see the end of their stdin and clean up by themselves.
+            UiEnd::Abandoned => return Ok(Exit::Interrupted),
+            UiEnd::Terminated | UiEnd::TerminalLost => controls.apply(Command::Kill),
+        }
     } else {
         runtime.block_on(async {
             interrupt::watch(controls.clone())?;
@@ -199,7 +203,7 @@ fn headless_listener(json: bool, controls: Controls) -> Box<dyn FnMut(&Record) +
         let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
         if progress.show(record).is_err() {
             // Nobody reads any more (`gdrtune ... --json | head`): end the run instead of measuring for nobody.
-            controls.apply(gdrtune_session::event::Command::Stop);
+            controls.apply(Command::Stop);
         }
     })
 }

@@ -1,0 +1,39 @@
+//! The footer: the keys of the context, or what the user must not forget.
+
+use ratatui::{buffer::Buffer, layout::Rect, style::Style, text::Span};
+
+use super::draw_parts;
+use crate::ui::{keys, state::State, text, theme::Theme};
+
+/// ```text
+///  DISPLAY FROZEN  34 records since, p shows them │ q quit  ? help  p freeze …
+/// ```
+/// Keys are dropped from the right when the line is too narrow; a notice takes their place until the next key.
+pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    let mut parts: Vec<Span<'_>> = Vec::new();
+    if let Some(frozen) = &state.view.frozen {
+        parts.push(Span::styled(" DISPLAY FROZEN ", theme.badge));
+        let since = text::count(frozen.n_records_since, "record");
+        parts.push(Span::raw(format!(" {since} since, p goes on  ")));
+    }
+    if let Some(notice) = state.view.notice {
+        parts.push(Span::styled(notice, theme.title));
+    } else {
+        for binding in keys::bindings(state.context()) {
+            let (Some(label), Some(chord)) = (binding.footer, binding.keys.first()) else { continue };
+            let key = Span::styled(chord.name(), theme.key);
+            let label = Span::styled(format!(" {label}  "), theme.dim);
+            // Key and word stay together.
+            let used: usize = parts.iter().map(Span::width).sum();
+            if usize::from(area.width) < used + key.width() + label.width().saturating_sub(2) {
+                break;
+            }
+            parts.extend([key, label]);
+        }
+    }
+    buffer.set_style(area, Style::new());
+    if let Some(last) = parts.last_mut() {
+        last.content = last.content.trim_end().to_owned().into();
+    }
+    draw_parts(parts, area, buffer);
+}

@@ -1,0 +1,49 @@
+//! The nodes panel.
+
+use gdrtune_session::event::NodeState;
+use ratatui::{buffer::Buffer, layout::Rect, text::Span};
+
+use super::{draw_panel, row};
+use crate::ui::{
+    ingest::node_state_text,
+    state::{Panel, State},
+    text,
+    theme::Theme,
+};
+
+/// Columns of the longest state word and its symbol.
+const STATE_COLUMNS: usize = 12;
+
+/// ```text
+/// ─ Nodes ───────── 3 of 4 ready ─
+/// ✓ ready      vh1 4 cores, fast0
+/// ✗ failed     vh2 auth refused
+/// ```
+pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    let summary = state.shown();
+    let n_ready = summary.nodes.values().filter(|n| n.state == NodeState::Ready).count();
+    let n_nodes = summary.label.as_ref().map_or(summary.nodes.len(), |l| l.n_nodes as usize);
+    let right = if n_nodes == 0 { String::new() } else { format!("{n_ready} of {n_nodes} ready") };
+    let inner = draw_panel(state, theme, Panel::Nodes, "Nodes", &right, area, buffer);
+    if summary.nodes.is_empty() {
+        buffer.set_stringn(inner.x, inner.y, "no node yet", usize::from(inner.width), theme.dim);
+        return;
+    }
+    let rows = usize::from(inner.height);
+    let top = state.view.nodes_top.min(summary.nodes.len().saturating_sub(rows));
+    for (index, node) in summary.nodes.values().skip(top).take(rows).enumerate() {
+        let Some(place) = row(inner, index) else { return };
+        let (symbol, style) = match node.state {
+            NodeState::Connecting => (theme.glyphs.waiting, theme.dim),
+            NodeState::Ready => (theme.glyphs.ok, theme.good),
+            NodeState::Failed => (theme.glyphs.failed, theme.bad),
+            NodeState::Lost => (theme.glyphs.alert, theme.bad),
+            NodeState::Closed => (theme.glyphs.closed, theme.dim),
+        };
+        let word = format!("{symbol} {}", node_state_text(node.state));
+        buffer.set_span(place.x, place.y, &Span::styled(word, style), place.width);
+        let columns = usize::from(place.width).saturating_sub(STATE_COLUMNS + 1);
+        let rest = text::fit(format!("{}  {}", node.host, node.detail).trim_end(), columns, theme.glyphs.ellipsis);
+        buffer.set_stringn(place.x + STATE_COLUMNS as u16 + 1, place.y, rest, columns, ratatui::style::Style::new());
+    }
+}

@@ -1,0 +1,239 @@
+//! Turns records into the aggregates of [`Run`]. Each record costs a bounded number of small steps.
+
+use std::fmt::Write as _;
+
+use gdrtune_profiles::vocab::Point;
+use gdrtune_session::event::{Arm, Decision, Event, Failure, Level, NodeState, Phase, Record, RunEnd, Trial, TrialResult};
+
+use super::{
+    run::{BestKnown, Current, Ended, EnvironmentInPlay, Label, LogLine, Node, Outcome, PointVerdict, Run, TrialRow, Trying},
+    text,
+};
+
+impl Run {
+    /// Takes one record.
+    pub(crate) fn ingest(&mut self, record: Record) {
+        let t_ms = record.t_ms;
+        match record.event {
+            Event::Trial(trial) => self.ingest_trial(t_ms, trial),
+            Event::Log { level, host, text } => self.log.push(LogLine { t_ms, level, host, text }),
+            Event::Node { index, host, state, detail } => self.ingest_node(t_ms, index, host, state, detail),
+            Event::Dropped { point, choice, why, .. } => {
+                self.summary.n_dropped += 1;
+                self.note(t_ms, Level::Debug, format!("dropped {choice} at {point}: {why}"));
+            }
+            Event::Best { point, environment, choice, time_us, samples, default_us } => {
+                let environment = self.environment_number(&environment);
+                let series = self.series(point);
+                series.tell_default(default_us);
+                series.best = Some(BestKnown { choice, environment, time_us, samples });
+            }
+            Event::Verdict { point, speedup, default_us, decision, .. } => {
+                let series = self.series(point);
+                series.tell_default(default_us);
+                series.verdict = Some(PointVerdict { speedup, decision });
+                let (median, low, high) = (text::ratio(speedup.median), speedup.low, speedup.high);
+                let line = format!("A/B {point}: {median} [{low:.2}-{high:.2}], {}", decision_text(decision));
+                let level = if decision == Decision::Regression { Level::Warn } else { Level::Info };
+                self.note(t_ms, level, line);
+            }
+            other => self.ingest_rare(t_ms, other),
+        }
+    }
+
+    /// Events that come a few times in a run.
+    fn ingest_rare(&mut self, t_ms: u64, event: Event) {
+        match event {
+            Event::RunStarted { run, engine, emulated, hosts, nodes, ranks, points, budget_s, max_trials, tool, .. } => {
+                self.note(t_ms, Level::Info, format!("run {run} of gdrtune {tool} on {hosts}"));
+                for point in points {
+                    self.series(point);
+                }
+                self.summary.label = Some(Label {
+                    run,
+                    engine,
+                    emulated,
+                    hosts,
+                    n_nodes: nodes,
+                    n_ranks: ranks,
+                    budget_ms: budget_s.map(|s| (s * 1000.0) as u64),
+                    max_trials,
+                });
+            }
+            Event::Phase { phase } => {
+                self.summary.phase = Some(phase);
+                self.summary.environment = None;
+                self.forget_current();
+                self.note(t_ms, Level::Info, phase_text(phase).to_owned());
+            }
+            Event::Space { environments, choices, .. } => {
+                self.summary.n_environments = Some(environments);
+                let sizes = [text::count(environments, "environment"), text::count(choices.len() as u64, "choice")];
+                self.note(t_ms, Level::Info, format!("space: {}", sizes.join(", ")));
+            }
+            Event::EnvironmentStarted { index, environment, why } => {
+                self.forget_current();
+                let settings = environment.to_string();
+                self.note(t_ms, Level::Info, format!("environment {}: {settings} ({why})", index + 1));
+                self.summary.environment = Some(EnvironmentInPlay { index, settings, why });
+            }
+            Event::EnvironmentScored { index, score, note, .. } => {
+                let mut line = match score {
+                    Some(score) if 0.0 < score => {
+                        format!("environment {}: best is {} the default", index + 1, text::ratio(1.0 / score))
+                    }
+                    Some(_) | None => format!("environment {}: no score", index + 1),
+                };
+                if !note.is_empty() {
+                    // Writing to a String cannot fail.
+                    write!(line, " ({note})").unwrap_or_default();
+                }
+                self.note(t_ms, if score.is_some() { Level::Info } else { Level::Warn }, line);
+            }
+            Event::WorkersStarted { process, setup, setup_ms } => {
+                self.note(t_ms, Level::Debug, format!("workers {process} ready in {setup_ms:.0} ms: {setup}"));
+            }
+            Event::Written { files } => {
+                self.note(t_ms, Level::Info, format!("wrote {}", text::fold_files(&files)));
+                self.summary.written.extend(files);
+            }
+            Event::Finished { end, summary } => {
+                let level = match end {
+                    RunEnd::Tuned | RunEnd::DefaultsBest => Level::Info,
+                    RunEnd::Interrupted => Level::Warn,
+                    RunEnd::NodesLost | RunEnd::Failed => Level::Error,
+                };
+                self.note(t_ms, level, summary.clone());
+                self.summary.ended = Some(Ended { end: Some(end), summary });
+            }
+            // The frequent ones are taken by `ingest`.
+            Event::Trial(_)
+            | Event::Log { .. }
+            | Event::Node { .. }
+            | Event::Dropped { .. }
+            | Event::Best { .. }
+            | Event::Verdict { .. } => {}
+        }
+    }
+
+    /// Notes that the records ended, and says so if they lack the last one.
+    pub(crate) fn close(&mut self, t_ms: u64) {
+        if self.summary.is_over() {
+            return;
+        }
+        let summary = "the run ended without its last record".to_owned();
+        self.note(t_ms, Level::Error, summary.clone());
+        self.summary.ended = Some(Ended { end: None, summary });
+    }
+
+    fn ingest_trial(&mut self, t_ms: u64, trial: Trial) {
+        let environment = self.environment_number(&trial.environment);
+        let n_columns = [trial.requested, trial.selected].into_iter().flatten().map(|c| c.to_string().len()).max();
+        let series = self.series(trial.point);
+        let outcome = match trial.result {
+            TrialResult::Timed { time_us, busbw_gbs, .. } => {
+                match trial.arm {
+                    Arm::Default => series.add_default_sample(time_us),
+                    Arm::Search | Arm::Candidate => series.current = Some(Current { time_us }),
+                }
+                let against = if trial.arm == Arm::Default { None } else { series.default_us() };
+                let gain = against.filter(|_| 0.0 < time_us).map(|default_us| default_us / time_us);
+                Outcome::Timed { time_us, busbw_gbs, gain }
+            }
+            TrialResult::Failed { kind, detail } => Outcome::Failed { kind, detail: detail.into_boxed_str() },
+        };
+        if let Outcome::Failed { kind, detail } = &outcome {
+            self.summary.n_failed += 1;
+            let choice = trial.requested.map_or_else(|| "engine's own".to_owned(), |c| c.to_string());
+            let line = format!("trial {} {choice} at {}: {}: {detail}", trial.trial, trial.point, failure_text(*kind));
+            self.note(t_ms, Level::Warn, line);
+        }
+        let summary = &mut self.summary;
+        summary.n_trials += 1;
+        summary.choice_columns = summary.choice_columns.max(n_columns.unwrap_or(0));
+        summary.trying = Some(Trying { arm: trial.arm, point: trial.point, choice: trial.requested });
+        self.trials.push(TrialRow {
+            trial: trial.trial,
+            arm: trial.arm,
+            environment,
+            point: trial.point,
+            requested: trial.requested,
+            selected: trial.selected,
+            outcome,
+        });
+    }
+
+    fn ingest_node(&mut self, t_ms: u64, index: u32, host: String, state: NodeState, detail: String) {
+        let level = match state {
+            NodeState::Connecting | NodeState::Closed => Level::Debug,
+            NodeState::Ready => Level::Info,
+            NodeState::Failed | NodeState::Lost => Level::Error,
+        };
+        let text = if detail.is_empty() {
+            node_state_text(state).to_owned()
+        } else {
+            format!("{}: {detail}", node_state_text(state))
+        };
+        self.log.push(LogLine { t_ms, level, host: host.clone(), text });
+        self.summary.nodes.insert(index, Node { host, state, detail });
+    }
+
+    fn series(&mut self, point: Point) -> &mut super::run::PointSeries {
+        if !self.summary.collectives.contains(&point.collective) {
+            self.summary.collectives.push(point.collective);
+        }
+        self.summary.points.entry(point).or_default()
+    }
+
+    fn forget_current(&mut self) {
+        for series in self.summary.points.values_mut() {
+            series.current = None;
+        }
+    }
+
+    fn note(&mut self, t_ms: u64, level: Level, text: String) {
+        self.log.push(LogLine { t_ms, level, host: String::new(), text });
+    }
+}
+
+/// One word for a state of a node.
+pub(crate) const fn node_state_text(state: NodeState) -> &'static str {
+    match state {
+        NodeState::Connecting => "connecting",
+        NodeState::Ready => "ready",
+        NodeState::Failed => "failed",
+        NodeState::Lost => "lost",
+        NodeState::Closed => "closed",
+    }
+}
+
+/// What a failure is called.
+pub(crate) const fn failure_text(kind: Failure) -> &'static str {
+    match kind {
+        Failure::Wrong => "wrong result",
+        Failure::Hung => "hung",
+        Failure::Crashed => "crashed",
+        Failure::Unsupported => "unsupported",
+        Failure::Substituted => "substituted",
+    }
+}
+
+const fn decision_text(decision: Decision) -> &'static str {
+    match decision {
+        Decision::Ship => "ships",
+        Decision::Keep => "the default stays",
+        Decision::Regression => "regression, must not ship",
+        Decision::TooNoisy => "too noisy to say",
+    }
+}
+
+const fn phase_text(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Connect => "connecting to the nodes",
+        Phase::Baseline => "measuring the defaults",
+        Phase::Search => "searching",
+        Phase::Verify => "verifying the winners against the defaults",
+        Phase::Write => "writing the files",
+        Phase::Done => "done",
+    }
+}

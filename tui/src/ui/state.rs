@@ -1,0 +1,228 @@
+//! The whole state of the terminal UI: plain data, no IO, no clock. Only `update` changes it; drawing only reads it.
+
+use crossterm::event::{KeyEvent, MouseEvent};
+use gdrtune_profiles::vocab::Collective;
+use gdrtune_session::event::{Command, Record};
+
+use super::{
+    keys::Context,
+    run::{Run, Summary},
+    theme::ThemeName,
+};
+
+/// Everything that can happen to the UI. Closed.
+#[derive(Debug, Clone)]
+pub(crate) enum Input {
+    /// The run told something.
+    Record(Box<Record>),
+    /// The run will tell nothing more.
+    RecordsClosed,
+    /// A key.
+    Key(KeyEvent),
+    /// The mouse.
+    Mouse(MouseEvent),
+    /// The terminal has this many columns and rows.
+    Resize(u16, u16),
+    /// Milliseconds since the run began.
+    Tick(u64),
+}
+
+/// What the event loop is asked to do. Closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Something visible changed.
+    Redraw,
+    /// Paint every cell again.
+    Repaint,
+    /// Stop the process until the shell continues it.
+    Suspend,
+    /// Tell the run.
+    Command(Command),
+    /// Leave.
+    Quit,
+}
+
+/// What the records come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A run that goes on now and takes commands.
+    Live,
+    /// A stored run, played back; pause is the only command.
+    Replay,
+}
+
+/// The state.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct State {
+    /// What the records said.
+    pub(crate) run: Run,
+    /// What the user looks at.
+    pub(crate) view: View,
+    /// What the user asked the run to do.
+    pub(crate) control: Control,
+}
+
+/// What the user looks at.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct View {
+    /// Columns and rows.
+    pub(crate) size: (u16, u16),
+    /// Milliseconds since the run began.
+    pub(crate) elapsed_ms: u64,
+    pub(crate) focus: Panel,
+    /// Index of the collective in the charts.
+    pub(crate) collective: usize,
+    /// Index of the size under the charts' cursor; absent follows the last trial.
+    pub(crate) size_cursor: Option<usize>,
+    /// Index of the trial in the first row; absent follows the newest.
+    pub(crate) trials_top: Option<usize>,
+    /// Number of the log line in the last row; absent follows the newest.
+    pub(crate) log_bottom: Option<usize>,
+    /// Index of the node in the first row.
+    pub(crate) nodes_top: usize,
+    pub(crate) theme: ThemeName,
+    /// Whether themes with colours may be chosen.
+    pub(crate) colour: Colour,
+    pub(crate) overlay: Option<Overlay>,
+    /// What is shown while the display is frozen.
+    pub(crate) frozen: Option<Box<Frozen>>,
+    /// Answer to the last key, gone with the next one.
+    pub(crate) notice: Option<&'static str>,
+}
+
+/// Whether colours may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Colour {
+    /// Yes.
+    Allowed,
+    /// The user refused them (`NO_COLOR`, `--color never`).
+    Refused,
+}
+
+/// The run as it was when the display was frozen.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Frozen {
+    pub(crate) summary: Summary,
+    pub(crate) n_trials: usize,
+    pub(crate) log_end: usize,
+    pub(crate) elapsed_ms: u64,
+    /// Records that came since.
+    pub(crate) n_records_since: u64,
+}
+
+/// Panels that can have the focus, in Tab order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Panel {
+    Busbw,
+    Latency,
+    Trials,
+    Nodes,
+    Log,
+}
+
+impl Panel {
+    /// Tab order.
+    pub(crate) const ALL: [Self; 5] = [Self::Busbw, Self::Latency, Self::Trials, Self::Nodes, Self::Log];
+}
+
+/// What lies over the screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Overlay {
+    /// The key list, scrolled by some rows.
+    Help { scroll: u16 },
+    /// A question.
+    Question(Question),
+}
+
+/// What is asked before it is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Question {
+    Stop,
+    Finish,
+}
+
+/// What the user asked the run to do.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Control {
+    pub(crate) source: Source,
+    /// The search is paused (or will be, after its current script).
+    pub(crate) paused: bool,
+    /// The search was told to end early.
+    pub(crate) finishing: bool,
+    pub(crate) stop: Stop,
+}
+
+/// The ladder of Ctrl-C.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Not asked for.
+    No,
+    /// Asked to stop after the current script.
+    Stopping,
+    /// Asked to kill the current trial.
+    Killing,
+}
+
+impl State {
+    /// The state before the first record.
+    pub(crate) fn new(size: (u16, u16), theme: ThemeName, colour: Colour, source: Source) -> Self {
+        Self {
+            run: Run::default(),
+            view: View {
+                size,
+                elapsed_ms: 0,
+                focus: Panel::Trials,
+                collective: 0,
+                size_cursor: None,
+                trials_top: None,
+                log_bottom: None,
+                nodes_top: 0,
+                theme,
+                colour,
+                overlay: None,
+                frozen: None,
+                notice: None,
+            },
+            control: Control { source, paused: false, finishing: false, stop: Stop::No },
+        }
+    }
+
+    /// The aggregates to show: those of now, or of when the display was frozen.
+    pub(crate) fn shown(&self) -> &Summary {
+        self.view.frozen.as_ref().map_or(&self.run.summary, |f| &f.summary)
+    }
+
+    /// The elapsed time to show, in milliseconds.
+    pub(crate) fn shown_elapsed_ms(&self) -> u64 {
+        self.view.frozen.as_ref().map_or(self.view.elapsed_ms, |f| f.elapsed_ms)
+    }
+
+    /// How many trials to show.
+    pub(crate) fn n_shown_trials(&self) -> usize {
+        self.view.frozen.as_ref().map_or(self.run.trials.len(), |f| f.n_trials)
+    }
+
+    /// The number after the last log line to show.
+    pub(crate) fn shown_log_end(&self) -> usize {
+        self.view.frozen.as_ref().map_or_else(|| self.run.log.end(), |f| f.log_end)
+    }
+
+    /// The collective in the charts.
+    pub(crate) fn collective(&self) -> Option<Collective> {
+        self.shown().collectives.get(self.view.collective).copied()
+    }
+
+    /// Where the next key is read.
+    pub(crate) const fn context(&self) -> Context {
+        match self.view.overlay {
+            None => Context::Main,
+            Some(Overlay::Help { .. }) => Context::Help,
+            Some(Overlay::Question(_)) => Context::Question,
+        }
+    }
+
+    /// Whether leaving needs no question: there is no run to lose.
+    pub(crate) fn may_leave(&self) -> bool {
+        self.run.summary.is_over() || self.control.source == Source::Replay
+    }
+}

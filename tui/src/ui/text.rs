@@ -1,0 +1,160 @@
+//! Numbers and texts for people: fixed widths, units, no clipped words without a sign of it.
+
+use ratatui::text::Span;
+
+/// Columns that a text takes on the terminal.
+pub(crate) fn width(text: &str) -> usize {
+    Span::raw(text).width()
+}
+
+/// The text, or its beginning and `ellipsis` if it is wider than `columns`.
+pub(crate) fn fit(text: &str, columns: usize, ellipsis: &str) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let room = columns.saturating_sub(width(ellipsis));
+    let mut fitted = String::new();
+    let mut used = 0;
+    let mut utf8 = [0; 4];
+    for c in text.chars() {
+        let columns = width(c.encode_utf8(&mut utf8));
+        if used + columns > room {
+            break;
+        }
+        used += columns;
+        fitted.push(c);
+    }
+    if columns > 0 {
+        fitted.push_str(ellipsis);
+    }
+    fitted
+}
+
+/// Breaks a text into lines of at most `columns`, at spaces; only words that are wider than a line are cut.
+pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        let needed = width(word) + usize::from(!line.is_empty());
+        if !line.is_empty() && width(&line) + needed > columns {
+            lines.push(std::mem::take(&mut line));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    if !line.is_empty() || lines.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+/// `1:23` or `2:03:04`.
+pub(crate) fn clock(ms: u64) -> String {
+    let seconds = ms / 1000;
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+}
+
+/// Microseconds, one decimal.
+pub(crate) fn microseconds(us: f64) -> String {
+    format!("{us:.1}")
+}
+
+/// GB/s in four columns or a little more: three digits that count.
+pub(crate) fn bandwidth(gbs: f64) -> String {
+    match gbs {
+        v if v < 0.995 => format!("{v:.3}"),
+        v if v < 99.95 => format!("{v:.2}"),
+        v => format!("{v:.1}"),
+    }
+}
+
+/// `1.42x`.
+pub(crate) fn ratio(ratio: f64) -> String {
+    format!("{ratio:.2}x")
+}
+
+/// A duration axis label: `10us`, `2ms`, `1s`.
+pub(crate) fn duration_label(us: f64) -> String {
+    match us {
+        v if v < 1e3 => format!("{}us", trim(v)),
+        v if v < 1e6 => format!("{}ms", trim(v / 1e3)),
+        v => format!("{}s", trim(v / 1e6)),
+    }
+}
+
+/// A number without needless zeros, three decimals at most.
+pub(crate) fn trim(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Says `1 node`, `4 nodes`.
+pub(crate) fn count(n: u64, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
+/// Files of one folder as `folder/: a b c`; others as they are.
+pub(crate) fn fold_files(files: &[String]) -> String {
+    let split = |file: &str| match file.rsplit_once('/') {
+        Some((folder, name)) => (folder.to_owned(), name.to_owned()),
+        None => (".".to_owned(), file.to_owned()),
+    };
+    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+    for (folder, name) in files.iter().map(|f| split(f)) {
+        match groups.iter_mut().find(|g| g.0 == folder) {
+            Some(group) => group.1.push(name),
+            None => groups.push((folder, vec![name])),
+        }
+    }
+    groups.iter().map(|(folder, names)| format!("{folder}/: {}", names.join(" "))).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_fit_by_columns_not_by_characters() {
+        for (text, columns, expected) in [
+            ("node01", 6, "node01"),
+            ("node01", 5, "node…"),
+            ("日本語", 6, "日本語"),
+            ("日本語", 5, "日本…"),
+            ("日本語", 4, "日…"),
+            ("a", 0, ""),
+            ("ab", 1, "…"),
+        ] {
+            assert_eq!(fit(text, columns, "…"), expected, "{text} {columns}");
+        }
+    }
+
+    #[test]
+    fn lines_break_at_spaces() {
+        for (text, columns, expected) in [
+            ("one two three", 7, vec!["one two", "three"]),
+            ("one two three", 80, vec!["one two three"]),
+            ("unbreakable x", 4, vec!["unbreakable", "x"]),
+            ("", 4, vec![""]),
+        ] {
+            assert_eq!(wrap(text, columns), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_have_units_and_few_digits() {
+        assert_eq!(clock(83_400), "1:23");
+        assert_eq!(clock(7_384_000), "2:03:04");
+        assert_eq!([0.0123, 0.9949, 1.0, 12.345, 123.45].map(bandwidth), ["0.012", "0.995", "1.00", "12.35", "123.5"]);
+        assert_eq!([20.0, 500.0, 1000.0, 2e6].map(duration_label), ["20us", "500us", "1ms", "2s"]);
+        assert_eq!((count(1, "node"), count(2, "node")), ("1 node".to_owned(), "2 nodes".to_owned()));
+    }
+
+    #[test]
+    fn files_are_folded_by_folder() {
+        let files = ["out/a", "out/b", "c"].map(String::from);
+        assert_eq!(fold_files(&files), "out/: a b; ./: c");
+    }
+}
