@@ -1,1 +1,6 @@
-//! Under construction.
+//! Starts agents on hosts and talks to them: host lists, launchers, bootstrap, fan-out, heartbeats.
+//!
+//! Knows nothing of collectives or of NCCL, and never prints. A fault of one host is that host's alone: it is reported,
+//! and the caller decides.
+
+pub mod hosts;
