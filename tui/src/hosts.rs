@@ -28,12 +28,12 @@ pub(crate) struct Place {
 /// Wrong use, naming file, line and column.
 pub(crate) fn resolve(args: &HostArgs) -> Result<Place, Failure> {
     let list = match (&args.hosts, &args.hostfile) {
-        (Some(text), _) => hosts::expand(text).map_err(Failure::usage)?,
+        (Some(text), _) => hosts::parse_list("-w", text).map_err(Failure::usage)?,
         (None, Some(path)) => {
             let name = path.display().to_string();
             let text = fs::read_to_string(path)
                 .map_err(|error| Failure::usage(anyhow::Error::from(error).context(format!("read host file {name}"))))?;
-            hosts::parse_hostfile(&text, &name).map_err(Failure::usage)?
+            hosts::parse_file(&name, &text).map_err(Failure::usage)?
         }
         (None, None) => return Ok(this_machine(args.ranks_per_node.unwrap_or(LOCAL_RANKS))),
     };
@@ -43,6 +43,6 @@ pub(crate) fn resolve(args: &HostArgs) -> Result<Place, Failure> {
 
 /// This machine alone, without ssh.
 pub(crate) fn this_machine(ranks: u32) -> Place {
-    let host = Host { name: "localhost".to_owned(), user: None, slots: None };
+    let host = Host::named("localhost");
     Place { hosts: vec![host], slots: vec![ranks], local: true, warnings: Vec::new() }
 }

@@ -58,7 +58,9 @@ pub(crate) fn replay(args: ReplayArgs) -> Result<Exit, Failure> {
     runtime.spawn(replay::feed(run.records, sender, command_receiver, speed));
     let options = super::ui_options(Source::Replay, args.ascii);
     // A player that has come to its end takes no commands any more.
-    let forward = |command| drop(commands.send(command));
+    let forward = |command| {
+        commands.send(command).ok();
+    };
     runtime.block_on(ui::run(receiver, forward, UiOptions { speed, ..options }))?;
     Ok(Exit::Done)
 }

@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-use gdrtune_fleet::LauncherKind;
+use gdrtune_fleet::{LauncherKind, launcher::SshOptions};
 use gdrtune_profiles::{
     size::parse_sizes,
     vocab::{Collective, DataType, Engine, Point},
@@ -128,10 +128,10 @@ pub(super) fn launcher(args: &HostArgs, place: &Place) -> LauncherKind {
     if place.local {
         return LauncherKind::Local;
     }
-    LauncherKind::Ssh(gdrtune_fleet::SshConfig {
-        config_file: args.ssh_config.clone(),
+    LauncherKind::Ssh(SshOptions {
+        ssh_config: args.ssh_config.clone(),
         accept_new_host_keys: args.accept_new_host_keys,
-        ..gdrtune_fleet::SshConfig::default()
+        ..SshOptions::new()
     })
 }
 

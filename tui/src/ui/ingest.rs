@@ -44,7 +44,7 @@ impl Run {
     /// Events that come a few times in a run.
     fn ingest_rare(&mut self, t_ms: u64, event: Event) {
         match event {
-            Event::RunStarted { run, engine, emulated, hosts, nodes, ranks, points, budget_s, max_trials, tool, .. } => {
+            Event::RunStarted { run, engine, hosts, nodes, ranks, points, budget_s, max_trials, tool, .. } => {
                 self.note(t_ms, Level::Info, format!("run {run} of gdrtune {tool} on {hosts}"));
                 for point in points {
                     self.series(point);
@@ -52,13 +52,19 @@ impl Run {
                 self.summary.label = Some(Label {
                     run,
                     engine,
-                    emulated,
+                    emulated: false,
                     hosts,
                     n_nodes: nodes,
                     n_ranks: ranks,
                     budget_ms: budget_s.map(|s| (s * 1000.0) as u64),
                     max_trials,
                 });
+            }
+            Event::Emulated { why } => {
+                if let Some(label) = &mut self.summary.label {
+                    label.emulated = true;
+                }
+                self.note(t_ms, Level::Warn, format!("emulated nodes: {why}"));
             }
             Event::Phase { phase } => {
                 self.summary.phase = Some(phase);

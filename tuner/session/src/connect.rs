@@ -118,9 +118,9 @@ impl Nodes<'_> {
                 self.reasons.push(why.clone());
                 self.say(node, NodeState::Lost, why);
             }
-            FleetEvent::Log { node, warning, line } => {
+            FleetEvent::Log { node, line } => {
                 if let Some(recorder) = self.recorder {
-                    recorder.log(if warning { Level::Warn } else { Level::Debug }, self.name(node), line);
+                    recorder.log(Level::Debug, self.name(node), line);
                 }
             }
             FleetEvent::Message { .. } => {}

@@ -29,8 +29,6 @@ pub enum LinkEvent {
     Log {
         /// Position in rank order.
         node: usize,
-        /// Whether somebody should look at it.
-        warning: bool,
         /// The line.
         line: String,
     },
@@ -61,14 +59,14 @@ impl<'a> FleetLink<'a> {
 impl Link for FleetLink<'_> {
     fn send(&self, node: usize, message: ToAgent) {
         // A node that is gone says so by `Lost`; there is nothing more to do about it here.
-        self.fleet.send(node, message).ok();
+        self.fleet.send(node, &message).ok();
     }
 
     fn receive(&mut self, timeout: Duration) -> Option<LinkEvent> {
         match self.events.recv_timeout(timeout) {
             Ok(FleetEvent::Message { node, message }) => Some(LinkEvent::Message { node, message }),
             Ok(FleetEvent::Lost { node, why }) => Some(LinkEvent::Lost { node, why }),
-            Ok(FleetEvent::Log { node, warning, line }) => Some(LinkEvent::Log { node, warning, line }),
+            Ok(FleetEvent::Log { node, line }) => Some(LinkEvent::Log { node, line }),
             Ok(FleetEvent::Connecting { .. } | FleetEvent::Ready { .. } | FleetEvent::Failed { .. })
             | Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => {

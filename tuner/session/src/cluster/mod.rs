@@ -141,8 +141,8 @@ impl<'a> ClusterBench<'a> {
                 (self.notes)(ClusterNote::NodeLost { node, why: why.clone() });
                 Err(BenchError::Lost(why))
             }
-            Some(LinkEvent::Log { node, warning, line }) => {
-                (self.notes)(ClusterNote::Log { node, warning, line });
+            Some(LinkEvent::Log { node, line }) => {
+                (self.notes)(ClusterNote::Log { node, warning: false, line });
                 Ok(())
             }
             Some(LinkEvent::Message { node, message }) => {
