@@ -17,7 +17,7 @@ const SWEEPS: usize = 3;
 /// Weight of the prior in pooled spreads, in samples.
 const PRIOR_WEIGHT: f64 = 4.0;
 /// Noise of one sample before anything is known (log units); typical of small sizes in the recorded grids.
-const PRIOR_NOISE: f64 = 0.12;
+pub(crate) const PRIOR_NOISE: f64 = 0.12;
 /// Precision of a cell that nothing is known about: a factor of e^3 up or down.
 const VAGUE: f64 = 0.1;
 /// Least noise variance (0.3 %): clocks are no better.
@@ -128,11 +128,6 @@ impl Field {
     /// Median of the kept samples in microseconds.
     pub(crate) fn median_us(&self, cell: usize) -> Option<f64> {
         crate::stats::median(&self.cells[cell].samples).map(f64::exp)
-    }
-
-    /// Standard deviation of one sample (log units).
-    pub(crate) fn pool_noise(&self, pool: usize) -> f64 {
-        self.noise[pool].sqrt()
     }
 
     pub(crate) fn noise_variance(&self, cell: usize) -> f64 {

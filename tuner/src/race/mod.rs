@@ -40,6 +40,9 @@ const BEATEN: f64 = 4.0;
 /// Every so many scripts one item is the engine's own choice, to watch for drift: about 3 % of the samples.
 const OWN_CHOICE_EVERY: usize = 3;
 
+/// Most samples of the engine's own choice where nothing can be chosen.
+const MOST_OWN: usize = 24;
+
 /// How the race runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RaceConfig {
@@ -51,7 +54,7 @@ pub struct RaceConfig {
     pub stop_gain: f64,
     /// Items per script after the first ones.
     pub batch: usize,
-    /// Samples of the engine's own choice where nothing can be chosen.
+    /// First samples of the engine's own choice where nothing can be chosen; more follow until it is known to a tie.
     pub default_repeats: u32,
 }
 
@@ -322,8 +325,7 @@ impl Race {
         let best = measured().map(|e| self.field.belief(e.cell).mean).min_by(f64::total_cmp);
         let Some(best) = best else {
             let median_us = crate::stats::median(&lane.own_us)?;
-            let samples = lane.own_us.len() as u32;
-            let deviation = self.field.pool_noise(self.by_point.get(&lane.point).copied()?) / f64::from(samples).sqrt();
+            let (samples, deviation) = (lane.own_us.len() as u32, lane.own_deviation());
             return Some(Pick {
                 point: lane.point,
                 choice: None,
@@ -429,6 +431,11 @@ impl Race {
     /// The samples that are expected to help most, and now and then the engine's own choice.
     fn adaptive(&self) -> Vec<Item> {
         let mut items = allocate::choose(&self.field, &self.lanes, &self.config);
+        let vague = |lane: &&Lane| {
+            let sampled = lane.own_us.len() < MOST_OWN && !lane.own_failed;
+            lane.entrants.is_empty() && sampled && self.config.tie < lane.own_deviation()
+        };
+        items.extend(self.lanes.iter().filter(vague).map(|lane| one(lane.point, None)));
         if !items.is_empty() && self.scripts.is_multiple_of(OWN_CHOICE_EVERY) {
             let lane = &self.lanes[self.scripts / OWN_CHOICE_EVERY % self.lanes.len()];
             if !lane.own_failed && !lane.entrants.is_empty() {
@@ -440,6 +447,15 @@ impl Race {
 }
 
 impl Lane {
+    /// Standard error of the logarithm of the own choice's time.
+    fn own_deviation(&self) -> f64 {
+        let samples = self.own_us.len();
+        let logs: Vec<f64> = self.own_us.iter().map(|time_us| time_us.ln()).collect();
+        // Few samples say little about their own spread.
+        let known = crate::stats::robust_deviation(&logs).filter(|_| 3 < samples);
+        known.unwrap_or(field::PRIOR_NOISE) / (samples.max(1) as f64).sqrt()
+    }
+
     /// Entrants by (algorithm, protocol), channels rising.
     fn families(&self) -> Vec<Vec<&Entrant>> {
         let mut families: BTreeMap<_, Vec<&Entrant>> = BTreeMap::new();

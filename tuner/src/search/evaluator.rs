@@ -23,10 +23,14 @@ const BASELINE_SHARE: f64 = 0.05;
 const BASELINE_REPEATS: u32 = 3;
 /// Share of the budget after which the first environment's race makes room for other environments.
 const FIRST_SHARE: f64 = 0.4;
-/// Share of the budget that is left for the last look at the best environment.
-const LAST_SHARE: f64 = 0.2;
-/// Scores this close (relative) are a tie, which goes to fewer settings.
-const TIE: f64 = 0.01;
+/// Share of the budget after which the solver gets no further environment.
+const SEARCH_SHARE: f64 = 0.75;
+/// Share after which no setting is tried to be left out any more; the rest is for the last look at the best.
+const PRUNE_SHARE: f64 = 0.85;
+/// Standard errors that an environment must be ahead of one with fewer settings: many are compared, one will be lucky.
+const AHEAD: f64 = 2.5;
+/// Scores this close (relative) are a tie, which goes to fewer settings: the least gain that a verdict asks of a setting.
+const TIE: f64 = 0.02;
 /// An environment is given up when it is this much slower (log) beyond two standard errors after its first points.
 const HOPELESS: f64 = 0.05;
 /// Least noise (log) that is assumed of one probe sample.
@@ -58,8 +62,12 @@ struct Explored {
     environment: Environment,
     race: Race,
     score: f64,
+    /// Standard error of the score's logarithm.
+    deviation: f64,
     abandoned: bool,
     failed: Option<String>,
+    /// Its race has nothing more to ask.
+    settled: bool,
     trials: u64,
 }
 
@@ -78,6 +86,8 @@ pub(super) struct Evaluator<'a> {
     explored: Vec<Explored>,
     quarantine: Quarantine,
     best_ever: BTreeMap<Point, BestEver>,
+    /// Share of the budget after which no further environment is scored.
+    share: f64,
 }
 
 impl<'a> Evaluator<'a> {
@@ -101,6 +111,7 @@ impl<'a> Evaluator<'a> {
             explored: Vec::new(),
             quarantine: Quarantine::default(),
             best_ever: BTreeMap::new(),
+            share: SEARCH_SHARE,
         }
     }
 
@@ -141,7 +152,7 @@ impl<'a> Evaluator<'a> {
         if let Some(index) = self.known.get(vector) {
             return Ok(self.explored[*index].score);
         }
-        if !self.explored.is_empty() && 1.0 - LAST_SHARE <= self.spent() {
+        if !self.explored.is_empty() && self.share <= self.spent() {
             return Err(Stop::Share);
         }
         let index = self.explored.len();
@@ -155,8 +166,16 @@ impl<'a> Evaluator<'a> {
         let quarantine = self.quarantine.clone();
         let race = Race::new(&self.race_points(), &self.space.choices, config, warm.as_ref(), quarantine);
         self.known.insert(vector.to_vec(), index);
-        let (score, abandoned, failed, trials) = (f64::INFINITY, false, None, 0);
-        self.explored.push(Explored { environment, race, score, abandoned, failed, trials });
+        self.explored.push(Explored {
+            environment,
+            race,
+            score: f64::INFINITY,
+            deviation: 0.0,
+            abandoned: false,
+            failed: None,
+            settled: false,
+            trials: 0,
+        });
         let result = match incumbent {
             None => self.first_race(index),
             Some(incumbent) => self.challenge(index, incumbent),
@@ -231,29 +250,67 @@ impl<'a> Evaluator<'a> {
         (LEAST_PROBES.min(times.len()) <= ratios.len() && HOPELESS < center - 2.0 * error).then(|| center.exp())
     }
 
-    /// Spends what is left on the environment that looks best, which may change while it is looked at.
-    pub(super) fn refine(&mut self) -> Result<StoppedBy, SearchError> {
-        while let Some(index) = self.incumbent() {
-            // A slice per environment, so that a lucky score is found out before all is spent.
-            self.explored[index].race.adopt(&self.quarantine);
-            let slice = self.trials + (self.plan.points.len().max(self.plan.race.batch)) as u64;
-            while self.trials < slice {
-                let Some(items) = self.explored[index].race.next() else { return Ok(StoppedBy::Converged) };
-                match self.run_items(index, items, 0) {
-                    Ok(_) => {}
-                    Err(Broken::Stop(Stop::Fatal(error))) => return Err(error),
-                    Err(Broken::Stop(Stop::Ended(by))) => return Ok(by),
-                    Err(Broken::Stop(Stop::Share)) => return Ok(StoppedBy::Converged),
-                    Err(Broken::Setup(why)) => {
-                        self.explored[index].failed = Some(why);
-                        break;
-                    }
+    /// Tries to leave out each setting of the best environment, as the solver may have taken some up by luck.
+    pub(super) fn prune(&mut self) -> Result<(), Stop> {
+        self.share = PRUNE_SHARE;
+        let mut tried = None;
+        while let Some(index) = self.incumbent().filter(|index| tried != Some(*index)) {
+            tried = Some(index);
+            let full = self.explored[index].environment.clone();
+            for (name, _) in full.iter() {
+                let mut rest = full.clone();
+                rest.0.remove(name);
+                if let Some(vector) = self.space.indices(&rest) {
+                    self.evaluate(&vector)?;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Spends what is left on the environments that may ship: the best score, and the simplest that is as good.
+    pub(super) fn refine(&mut self) -> Result<StoppedBy, SearchError> {
+        loop {
+            // Before anything has a score, the first environment is all there is.
+            let first = (!self.explored.is_empty() && self.explored[0].failed.is_none()).then_some(0);
+            let contenders = [self.incumbent().or(first), self.leader()].into_iter().flatten();
+            let open = contenders.filter(|index| !self.explored[*index].settled);
+            let Some(index) = open.max_by(|a, b| self.explored[*a].deviation.total_cmp(&self.explored[*b].deviation))
+            else {
+                return self.ended();
+            };
+            match self.refine_slice(index) {
+                Ok(()) | Err(Broken::Stop(Stop::Share)) => {}
+                Err(Broken::Stop(Stop::Fatal(error))) => return Err(error),
+                Err(Broken::Stop(Stop::Ended(by))) => return Ok(by),
+                Err(Broken::Setup(why)) => self.explored[index].failed = Some(why),
             }
             self.rescore(index);
             self.note_score(index);
         }
-        Ok(StoppedBy::Converged)
+    }
+
+    /// One slice of samples, so that a lucky score is found out before all is spent.
+    fn refine_slice(&mut self, index: usize) -> Result<(), Broken> {
+        self.explored[index].race.adopt(&self.quarantine);
+        let slice = self.trials + self.plan.points.len().max(self.plan.race.batch) as u64;
+        while self.trials < slice {
+            let Some(items) = self.explored[index].race.next() else {
+                self.explored[index].settled = true;
+                return Ok(());
+            };
+            self.run_items(index, items, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Why the search is over although nobody stopped it.
+    fn ended(&mut self) -> Result<StoppedBy, SearchError> {
+        match self.check() {
+            Err(Broken::Stop(Stop::Fatal(error))) => Err(error),
+            Err(Broken::Stop(Stop::Ended(by))) => Ok(by),
+            _ => Ok(StoppedBy::Converged),
+        }
     }
 
     /// The result so far.
@@ -365,15 +422,30 @@ impl<'a> Evaluator<'a> {
         trials.max(seconds)
     }
 
-    /// The environment with the best score; among ties the one with the fewest settings, then the earliest.
+    fn usable(&self) -> impl Iterator<Item = (usize, &Explored)> {
+        let all = self.explored.iter().enumerate();
+        all.filter(|(_, e)| e.failed.is_none() && !e.abandoned && e.score.is_finite())
+    }
+
+    /// The environment with the best score.
+    fn leader(&self) -> Option<usize> {
+        self.usable().min_by(|(_, a), (_, b)| a.score.total_cmp(&b.score)).map(|(index, _)| index)
+    }
+
+    /// The environment to build on: of those that the leader is not clearly ahead of, the one with the fewest settings,
+    /// then the best score.
     fn incumbent(&self) -> Option<usize> {
-        let usable = || {
-            let all = self.explored.iter().enumerate();
-            all.filter(|(_, e)| e.failed.is_none() && !e.abandoned && e.score.is_finite())
-        };
-        let best = usable().map(|(_, e)| e.score).min_by(f64::total_cmp)?;
-        let tied = usable().filter(|(_, e)| e.score <= best * (1.0 + TIE));
-        tied.min_by_key(|(_, e)| e.environment.0.len()).map(|(index, _)| index)
+        let best = &self.explored[self.leader()?];
+        let tied = self.usable().filter(|(_, e)| {
+            let margin = AHEAD * e.deviation.hypot(best.deviation);
+            (e.score / best.score).ln() <= margin.max(TIE)
+        });
+        let order = |e: &Explored| (e.environment.0.len(), e.score);
+        tied.min_by(|(_, a), (_, b)| {
+            let ((settings_a, score_a), (settings_b, score_b)) = (order(a), order(b));
+            settings_a.cmp(&settings_b).then(score_a.total_cmp(&score_b))
+        })
+        .map(|(index, _)| index)
     }
 
     fn race_points(&self) -> Vec<WeightedPoint> {
@@ -392,16 +464,21 @@ impl<'a> Evaluator<'a> {
 
     fn rescore(&mut self, index: usize) {
         let picks = self.explored[index].race.picks();
-        let times: BTreeMap<Point, f64> = picks.iter().map(|pick| (pick.point, pick.expected_us)).collect();
-        let part = |weighted: &WeightedPoint| {
-            let default_us = self.default_time(weighted.point)?.median_us;
+        let picks: BTreeMap<Point, Pick> = picks.into_iter().map(|pick| (pick.point, pick)).collect();
+        let (mut parts, mut variance, mut weights) = (Vec::new(), 0.0, 0.0);
+        for weighted in &self.plan.points {
+            let Some(default) = self.default_time(weighted.point) else { continue };
+            let pick = picks.get(&weighted.point);
             // A point without a time here gains nothing here.
-            let time_us = times.get(&weighted.point).copied().unwrap_or(default_us);
-            Some(Part { weight: weighted.weight, time_us, default_us })
-        };
-        let parts: Vec<Part> = self.plan.points.iter().filter_map(part).collect();
-        let score = self.plan.objective.score(&parts).filter(|_| !times.is_empty());
+            let time_us = pick.map_or(default.median_us, |pick| pick.expected_us);
+            parts.push(Part { weight: weighted.weight, time_us, default_us: default.median_us });
+            let weight = self.plan.objective.race_weight(weighted.weight, default.median_us);
+            variance += pick.map_or(0.0, |pick| (weight * pick.deviation).powi(2));
+            weights += weight;
+        }
+        let score = self.plan.objective.score(&parts).filter(|_| !picks.is_empty());
         self.explored[index].score = score.unwrap_or(f64::INFINITY);
+        self.explored[index].deviation = if weights > 0.0 { variance.sqrt() / weights } else { 0.0 };
     }
 
     fn results(&mut self, index: usize) -> Vec<PointResult> {

@@ -32,6 +32,8 @@ const FEW_ENVIRONMENTS: usize = 12;
 const RESTARTS: u32 = 2;
 /// First temperature of annealing, in percent of cost.
 const TEMPERATURE: f64 = 10.0;
+/// What a changed setting costs a solver, in percent of cost.
+const SETTING_PENALTY: f64 = 0.5;
 /// Annealing ends after this many environments in a row that were no new best.
 const ANNEALING_PATIENCE: u64 = 24;
 /// Bound on solver steps; budgets end a search long before.
@@ -253,6 +255,9 @@ pub fn run_search(
             }
         }
     }
+    if let Err(Stop::Fatal(error)) = evaluator.prune() {
+        return Err(error);
+    }
     let stopped_by = evaluator.refine()?;
     Ok(evaluator.outcome(stopped_by))
 }
@@ -273,7 +278,9 @@ impl CostFunction for &Landscape<'_> {
     /// Percent of log time against the default: annealing's temperatures need a fixed scale.
     fn cost(&self, vector: &Vector) -> Result<f64, Error> {
         let score = self.evaluator.try_borrow_mut()?.evaluate(vector);
-        score.map(|score| 100.0 * score.ln()).map_err(|stop| {
+        // Settings that gain nothing are not worth having: noise must not collect them.
+        let settings = vector.iter().filter(|index| **index != 0).count() as f64;
+        score.map(|score| 100.0 * score.ln() + SETTING_PENALTY * settings).map_err(|stop| {
             let text = stop.to_string();
             self.stop.replace(Some(stop));
             Error::msg(text)

@@ -1,0 +1,244 @@
+//! The search over benches whose truth is known.
+
+mod common;
+
+use common::{Answer, Fake, Recorder, allreduce, choice, timed};
+use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, Environment, Point, Protocol};
+use gdrtune_tuner::{
+    bench::{Cancel, Outcome, Setup},
+    objective::{Objective, WeightedPoint},
+    observe::{Directive, Silent},
+    plan::{candidate, fallback},
+    race::RaceConfig,
+    search::{SearchError, SearchOutcome, SearchPlan, StoppedBy, Strategy, run_search},
+    space::{Dimension, Space},
+};
+
+fn space() -> Space {
+    let dimension = |name: &str, values: &[&str]| Dimension {
+        name: name.into(),
+        values: std::iter::once(None).chain(values.iter().map(|v| Some((*v).to_owned()))).collect(),
+    };
+    let mut choices = Vec::new();
+    for algorithm in [Algorithm::Ring, Algorithm::Tree] {
+        for protocol in [Protocol::Ll, Protocol::Simple] {
+            choices.extend([1, 2, 4].map(|channels| choice(algorithm, protocol, channels)));
+        }
+    }
+    Space {
+        dimensions: vec![
+            dimension("NCCL_SOCKET_IFNAME", &["=slow", "=fast", "=broken"]),
+            dimension("NSOCKS", &["2", "4"]),
+            dimension("CHUNK", &["1", "2", "3"]),
+        ],
+        choices: [(Collective::AllReduce, choices)].into(),
+    }
+}
+
+fn points() -> Vec<WeightedPoint> {
+    let mut points = [1024, 16384, 262_144, 4 << 20].map(allreduce).to_vec();
+    points.push(Point { collective: Collective::AllToAll, bytes: 1 << 20 });
+    WeightedPoint::equal(points)
+}
+
+fn plan(trials: u64, seed: u64, strategy: Strategy) -> SearchPlan {
+    SearchPlan {
+        points: points(),
+        objective: Objective::GeometricMean,
+        budget_trials: trials,
+        budget_s: 1e6,
+        strategy,
+        seed,
+        race: RaceConfig::standard(seed),
+    }
+}
+
+/// Tree/ll wins below 100 KB, ring/simple above; 2 channels are best; the fast interface is 3 times faster.
+fn cluster(environment: &Environment, point: Point, chosen: Option<Choice>) -> Answer {
+    let path = match environment.get("NCCL_SOCKET_IFNAME") {
+        Some("=broken") => return Answer::NoStart("no route"),
+        Some("=fast") => 1.0,
+        Some(_) => 4.0,
+        None => 3.0,
+    };
+    let sockets = if environment.get("NSOCKS") == Some("4") { 0.8 } else { 1.0 };
+    let base = (20.0 + point.bytes as f64 / 1000.0) * path * sockets;
+    let Some(chosen) = chosen else { return Answer::Time(base * 1.5) };
+    let small = point.bytes < 100_000;
+    let family = match (chosen.algorithm, chosen.protocol) {
+        (Algorithm::Tree, Protocol::Ll) => {
+            if small {
+                1.0
+            } else {
+                30.0
+            }
+        }
+        (Algorithm::Ring, Protocol::Simple) => {
+            if small {
+                1.6
+            } else {
+                1.0
+            }
+        }
+        _ => 1.4,
+    };
+    let channels = if chosen.channels == 2 { 1.0 } else { 1.3 };
+    Answer::Time(base * family * channels)
+}
+
+fn search(bench: &mut Fake, plan: &SearchPlan) -> Result<SearchOutcome, SearchError> {
+    run_search(bench, &space(), plan, &mut Silent, &Cancel::new())
+}
+
+#[test]
+fn every_strategy_finds_environment_and_choices() {
+    for strategy in [Strategy::Auto, Strategy::CoordinateDescent, Strategy::Annealing, Strategy::Exhaustive] {
+        for seed in 0..5 {
+            let mut bench = Fake::new(cluster, 0.05, seed);
+            let outcome = search(&mut bench, &plan(2_500, seed, strategy)).unwrap();
+            assert_eq!(outcome.environment.get("NCCL_SOCKET_IFNAME"), Some("=fast"), "{strategy} {seed}");
+            assert_eq!(outcome.environment.get("NSOCKS"), Some("4"), "{strategy} {seed}");
+            assert_eq!(outcome.environment.get("CHUNK"), None, "a setting without effect: {strategy} {seed}");
+            for result in &outcome.points {
+                let want = match result.pick.point {
+                    Point { collective: Collective::AllToAll, .. } => None,
+                    Point { bytes: ..100_000, .. } => Some(choice(Algorithm::Tree, Protocol::Ll, 2)),
+                    _ => Some(choice(Algorithm::Ring, Protocol::Simple, 2)),
+                };
+                assert_eq!(result.pick.choice, want, "{strategy} {seed} {}", result.pick.point);
+            }
+            let found = candidate(&outcome, 0.02);
+            assert_eq!(found.rules.iter().map(|rule| rule.sizes.len()).collect::<Vec<_>>(), [2, 2]);
+            assert_eq!(fallback(&outcome, 0.02).environment, Environment::new());
+            assert!(outcome.trials <= 2_500 && outcome.trials == bench.samples);
+        }
+    }
+}
+
+#[test]
+fn environments_that_cannot_start_are_noted_and_tried_once() {
+    let mut bench = Fake::new(cluster, 0.05, 3);
+    let mut recorder = Recorder::new();
+    let plan = plan(2_000, 3, Strategy::CoordinateDescent);
+    let outcome = run_search(&mut bench, &space(), &plan, &mut recorder, &Cancel::new()).unwrap();
+    let broken: Vec<_> = outcome.environments.iter().filter(|tried| tried.failed.is_some()).collect();
+    assert!(broken.iter().all(|tried| tried.score.is_infinite() && tried.failed.as_deref() == Some("no route")));
+    let starts = |environment: &Environment| {
+        bench.scripts.iter().filter(|script| script.setup == Setup::Live(environment.clone())).count()
+    };
+    assert!(!broken.is_empty() && broken.iter().all(|tried| starts(&tried.environment) == 1));
+    assert!(recorder.lines.iter().any(|line| line.starts_with("EnvironmentFailed") && line.contains("no route")));
+    for kind in ["Phase(Baseline)", "Phase(Search)", "EnvironmentStarted", "EnvironmentScored", "Best(", "Dropped"] {
+        assert!(recorder.lines.iter().any(|line| line.starts_with(kind)), "{kind}");
+    }
+    // Slow environments are given up after a few points.
+    assert!(outcome.environments.iter().any(|tried| tried.abandoned && tried.trials <= 5));
+}
+
+#[test]
+fn equal_seeds_and_samples_give_equal_decisions() {
+    let run = |seed| {
+        let mut bench = Fake::new(cluster, 0.2, 9);
+        let outcome = search(&mut bench, &plan(800, seed, Strategy::Auto)).unwrap();
+        (outcome, bench.scripts)
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1).1, run(2).1);
+}
+
+#[test]
+fn budgets_are_kept_and_said() {
+    for trials in [1, 7, 60, 200] {
+        let mut bench = Fake::new(cluster, 0.2, 1);
+        let outcome = search(&mut bench, &plan(trials, 1, Strategy::Auto)).unwrap();
+        assert_eq!((outcome.trials, outcome.stopped_by), (trials, StoppedBy::Trials));
+        assert_eq!(bench.samples, trials);
+    }
+    let mut bench = Fake::new(cluster, 0.2, 1);
+    let limited = SearchPlan { budget_s: 2.0, ..plan(1_000_000, 1, Strategy::Auto) };
+    let outcome = search(&mut bench, &limited).unwrap();
+    assert_eq!(outcome.stopped_by, StoppedBy::Seconds);
+    assert!((2.0..2.3).contains(&outcome.seconds), "{}", outcome.seconds);
+}
+
+#[test]
+fn a_search_without_noise_ends_by_itself() {
+    let mut bench = Fake::new(cluster, 0.0, 1);
+    let outcome = search(&mut bench, &plan(1_000_000, 1, Strategy::Auto)).unwrap();
+    assert_eq!(outcome.stopped_by, StoppedBy::Converged);
+    assert!(outcome.trials < 3_000, "{}", outcome.trials);
+}
+
+#[test]
+fn directives_and_cancel_are_heard() {
+    let run = |then| {
+        let mut recorder = Recorder { after: 4, then, ..Recorder::new() };
+        let plan = plan(5_000, 1, Strategy::Auto);
+        run_search(&mut Fake::new(cluster, 0.1, 1), &space(), &plan, &mut recorder, &Cancel::new())
+    };
+    let finished = run(Directive::Finish).unwrap();
+    assert_eq!((finished.stopped_by, finished.points.len()), (StoppedBy::Request, 5));
+    assert_eq!(run(Directive::Abort), Err(SearchError::Cancelled));
+    let cancel = Cancel::new();
+    cancel.cancel();
+    let plan = plan(5_000, 1, Strategy::Auto);
+    let result = run_search(&mut Fake::new(cluster, 0.1, 1), &space(), &plan, &mut Silent, &cancel);
+    assert_eq!(result, Err(SearchError::Cancelled));
+}
+
+#[test]
+fn failures_of_the_cluster_are_errors_with_a_cause() {
+    let run = |model| search(&mut Fake::new(model, 0.1, 1), &plan(100, 1, Strategy::Auto));
+    let no_start = run(|_, _, _| Answer::NoStart("bind eth9: no such device"));
+    assert_eq!(no_start, Err(SearchError::Baseline("bind eth9: no such device".into())));
+    let lost = run(|_, _, _| Answer::Lost("node3 is gone"));
+    assert_eq!(lost, Err(SearchError::Lost("node3 is gone".into())));
+    let hung = run(|_, _, _| Answer::Outcome(Outcome::Hung("no answer in 5 s".into())));
+    assert_eq!(hung.unwrap_err().to_string(), "measure the default arm: alltoall 1M: hung: no answer in 5 s");
+    let none = SearchPlan { points: Vec::new(), ..plan(100, 1, Strategy::Auto) };
+    assert_eq!(search(&mut Fake::new(cluster, 0.1, 1), &none), Err(SearchError::NoPoints));
+}
+
+/// The fastest choice gives wrong results at one size, the next one hangs, a third one runs as something else.
+fn treacherous(environment: &Environment, point: Point, chosen: Option<Choice>) -> Answer {
+    match chosen {
+        Some(Choice { algorithm: Algorithm::Tree, protocol: Protocol::Ll, channels: 2 }) if point.bytes == 16384 => {
+            Answer::Outcome(Outcome::Wrong("3 elements differ".into()))
+        }
+        Some(Choice { algorithm: Algorithm::Tree, protocol: Protocol::Ll, channels: 1 }) => {
+            Answer::Outcome(Outcome::Hung("no answer".into()))
+        }
+        Some(Choice { algorithm: Algorithm::Tree, protocol: Protocol::Ll, channels: 4 }) => {
+            let selected = choice(Algorithm::Ring, Protocol::Ll, 4);
+            Answer::Outcome(Outcome::Substituted { selected, timing: timed(1.0) })
+        }
+        _ => cluster(environment, point, chosen),
+    }
+}
+
+#[test]
+fn choices_that_fail_are_out() {
+    let mut bench = Fake::new(treacherous, 0.05, 1);
+    let outcome = search(&mut bench, &plan(2_500, 1, Strategy::Auto)).unwrap();
+    let wrong = choice(Algorithm::Tree, Protocol::Ll, 2);
+    assert!(outcome.bans.iter().any(|ban| ban.choice == wrong && ban.why.contains("3 elements differ")));
+    for result in outcome.points.iter().chain(&outcome.fallback) {
+        let chosen = result.pick.choice;
+        assert!(chosen.is_none_or(|c| (c.algorithm, c.protocol) != (Algorithm::Tree, Protocol::Ll)), "{result:?}");
+    }
+    let asked = bench.scripts.iter().flat_map(|s| &s.items);
+    let wrong_asked = asked.filter(|item| item.choice == Some(wrong) && item.point.bytes == 16384).count();
+    assert_eq!(wrong_asked, 1);
+}
+
+#[test]
+fn a_cluster_without_gains_has_an_empty_candidate() {
+    let mut empty = 0;
+    for seed in 0..10 {
+        let flat = |_: &Environment, _: Point, _: Option<Choice>| Answer::Time(100.0);
+        let outcome = search(&mut Fake::new(flat, 0.02, seed), &plan(3_000, seed, Strategy::Auto)).unwrap();
+        assert!(outcome.environment.is_empty(), "{seed}: {}", outcome.environment);
+        empty += usize::from(candidate(&outcome, 0.03).is_empty());
+    }
+    assert!(8 <= empty, "{empty} of 10");
+}
