@@ -18,6 +18,8 @@ const SWEEPS: usize = 3;
 const PRIOR_WEIGHT: f64 = 4.0;
 /// Noise of one sample before anything is known (log units); typical of small sizes in the recorded grids.
 pub(crate) const PRIOR_NOISE: f64 = 0.12;
+/// Least weight of a sample in a cell with one or two.
+const LEAST_WEIGHT: f64 = 0.25;
 /// Precision of a cell that nothing is known about: a factor of e^3 up or down.
 const VAGUE: f64 = 0.1;
 /// Least noise variance (0.3 %): clocks are no better.
@@ -143,9 +145,11 @@ impl Field {
     /// Learns from the samples taken since the last call.
     pub(crate) fn update(&mut self) {
         self.learn_levels();
-        self.learn_groups();
         self.learn_noise();
         self.weigh_samples();
+        // After the cells' own samples are weighed: typical differences are learned from those alone, and a link whose
+        // group has learned nothing yet would draw sizes together that are ten times apart.
+        self.learn_groups();
         self.propagate();
     }
 
@@ -223,6 +227,9 @@ impl Field {
             let mut own = Message::default();
             for sample in &cell.samples {
                 let weight = (TAIL + 1.0) / (TAIL + (sample - center).powi(2) / variance);
+                // One or two samples against the neighbours' word: it may make them doubtful, not void. The neighbours can
+                // be wrong together, and then nothing would ever correct them.
+                let weight = if cell.samples.len() > 2 { weight } else { weight.max(LEAST_WEIGHT) };
                 own.precision += weight / variance;
                 own.shift += weight / variance * sample;
             }
