@@ -291,3 +291,54 @@ fn through(cavity: Message, difference: f64, variance: f64) -> Message {
     let precision = 1.0 / (1.0 / cavity.precision + variance);
     Message { precision, shift: precision * (cavity.shift / cavity.precision + difference) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two sizes with three choices each, linked by choice.
+    fn pair_of_points() -> Field {
+        let mut field = Field::default();
+        let (small, large) = (field.add_pool(), field.add_pool());
+        let small: Vec<usize> = (0..3).map(|_| field.add_cell(small, None)).collect();
+        let large: Vec<usize> = (0..3).map(|_| field.add_cell(large, None)).collect();
+        let group = field.add_group(0.2, 0.0);
+        for (small, large) in small.into_iter().zip(large) {
+            field.add_link(small, large, group);
+        }
+        field
+    }
+
+    #[test]
+    fn neighbours_predict_what_was_not_measured() {
+        let mut field = pair_of_points();
+        for (cell, time_us) in [(0, 100.0), (1, 200.0), (2, 400.0), (3, 1000.0), (4, 2000.0)] {
+            field.observe(cell, time_us);
+            field.update();
+        }
+        (0..5).for_each(|_| field.update());
+        let predicted = field.belief(5);
+        assert!((predicted.mean.exp() / 4000.0).ln().abs() < 0.15, "{predicted:?}");
+        assert!(field.belief(2).variance < predicted.variance, "a measured cell is surer than a predicted one");
+        assert_eq!((field.taken(5), field.median_us(5)), (0, None));
+    }
+
+    #[test]
+    fn one_stall_moves_a_belief_little() {
+        let mut field = pair_of_points();
+        for time_us in [100.0, 101.0, 99.0, 100.0, 3000.0] {
+            field.observe(0, time_us);
+        }
+        field.update();
+        assert!((field.belief(0).mean.exp() / 100.0).ln().abs() < 0.25, "{:?}", field.belief(0));
+    }
+
+    #[test]
+    fn old_samples_make_room() {
+        let mut field = pair_of_points();
+        (0..KEPT).for_each(|_| field.observe(0, 100.0));
+        (0..KEPT).for_each(|_| field.observe(0, 200.0));
+        assert!((field.median_us(0).unwrap() - 200.0).abs() < 1e-6);
+        assert_eq!(field.taken(0) as usize, 2 * KEPT);
+    }
+}
