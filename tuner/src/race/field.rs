@@ -81,6 +81,8 @@ pub(crate) struct Field {
     groups: Vec<Group>,
     /// Noise variance of one sample, per pool.
     noise: Vec<f64>,
+    /// The same without its tails: what tells an outlier.
+    core: Vec<f64>,
     /// Level of the pool's priors.
     level: Vec<f64>,
 }
@@ -88,6 +90,7 @@ pub(crate) struct Field {
 impl Field {
     pub(crate) fn add_pool(&mut self) -> usize {
         self.noise.push(PRIOR_NOISE * PRIOR_NOISE);
+        self.core.push(PRIOR_NOISE * PRIOR_NOISE);
         self.level.push(0.0);
         self.noise.len() - 1
     }
@@ -194,25 +197,30 @@ impl Field {
 
     /// Pools the scatter within cells over each point, drawn to the scatter over all points.
     fn learn_noise(&mut self) {
-        let mut pools = vec![(0.0, 0.0); self.noise.len()];
+        let mut pools = vec![(0.0, 0.0, 0.0); self.noise.len()];
         for cell in self.cells.iter().filter(|cell| cell.samples.len() > 1) {
             let center = crate::stats::median(&cell.samples).unwrap_or_default();
+            let pool = &mut pools[cell.pool];
             for sample in &cell.samples {
-                // Tails count in full: with few samples a bimodal cell must look as uncertain as it is.
-                pools[cell.pool].0 += (sample - center).powi(2);
+                // Tails count in full for the noise: with few samples a bimodal cell must look as uncertain as it is.
+                let square = (sample - center).powi(2);
+                pool.0 += square;
+                pool.1 += tail_weight(square, self.core[cell.pool]) * square;
             }
-            pools[cell.pool].1 += cell.samples.len() as f64 - 1.0;
+            pool.2 += cell.samples.len() as f64 - 1.0;
         }
-        let (sum, count) = pools.iter().fold((0.0, 0.0), |sum, pool| (sum.0 + pool.0, sum.1 + pool.1));
-        let overall = (PRIOR_WEIGHT * PRIOR_NOISE * PRIOR_NOISE + sum) / (PRIOR_WEIGHT + count);
-        for (noise, (sum, count)) in self.noise.iter_mut().zip(pools) {
-            *noise = ((PRIOR_WEIGHT * overall + sum) / (PRIOR_WEIGHT + count)).max(LEAST_VARIANCE);
+        let all = pools.iter().fold((0.0, 0.0, 0.0), |sum, p| (sum.0 + p.0, sum.1 + p.1, sum.2 + p.2));
+        let prior = PRIOR_WEIGHT * PRIOR_NOISE * PRIOR_NOISE;
+        let overall = |sum: f64| PRIOR_WEIGHT * (prior + sum) / (PRIOR_WEIGHT + all.2);
+        for (index, (full, core, count)) in pools.into_iter().enumerate() {
+            self.noise[index] = ((overall(all.0) + full) / (PRIOR_WEIGHT + count)).max(LEAST_VARIANCE);
+            self.core[index] = ((overall(all.1) + core) / (PRIOR_WEIGHT + count)).max(LEAST_VARIANCE);
         }
     }
 
     fn weigh_samples(&mut self) {
         for cell in &mut self.cells {
-            let variance = self.noise[cell.pool];
+            let (variance, core) = (self.noise[cell.pool], self.core[cell.pool]);
             let Some(center) = crate::stats::median(&cell.samples) else { continue };
             // With one or two samples the median cannot tell an outlier; the field's own belief helps.
             let center = if cell.samples.len() > 2 || cell.total.precision <= 0.0 {
@@ -222,7 +230,7 @@ impl Field {
             };
             let mut own = Message::default();
             for sample in &cell.samples {
-                let weight = (TAIL + 1.0) / (TAIL + (sample - center).powi(2) / variance);
+                let weight = tail_weight((sample - center).powi(2), core);
                 own.precision += weight / variance;
                 own.shift += weight / variance * sample;
             }
@@ -268,6 +276,11 @@ impl Field {
         add(&mut self.cells[link.from].total, minus(backward, link.backward));
         (link.forward, link.backward) = (forward, backward);
     }
+}
+
+/// Weight of a sample at this squared distance, by a Student-t distribution.
+fn tail_weight(square: f64, variance: f64) -> f64 {
+    (TAIL + 1.0) / (TAIL + square / variance)
 }
 
 fn mean_of(message: Message) -> f64 {
