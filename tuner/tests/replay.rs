@@ -18,7 +18,7 @@ const ENVIRONMENTS: &str = include_str!("fixtures/environments.csv");
 
 fn recorded(name: &str) -> Grid {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/search/data").join(name);
-    Grid::parse(&fs::read_to_string(path).unwrap()).unwrap()
+    Grid::parse(&fs::read_to_string(path).expect("the recorded grid")).expect("a grid")
 }
 
 fn config(seed: u64) -> ReplayConfig {
@@ -141,9 +141,10 @@ fn best_truth(cells: &Cells, point: Point) -> f64 {
 
 /// Geometric mean over points of the picks' truth over the best truth, less one.
 fn regret(cells: &Cells, picks: &BTreeMap<Point, Choice>) -> f64 {
-    let ratio =
-        |(point, choice): (&Point, &Choice)| truth(cells, *point, Some(*choice)).unwrap() / best_truth(cells, *point);
-    stats::geometric_mean(&picks.iter().map(ratio).collect::<Vec<_>>()).unwrap() - 1.0
+    let ratio = |(point, choice): (&Point, &Choice)| {
+        truth(cells, *point, Some(*choice)).expect("a pick is a cell") / best_truth(cells, *point)
+    };
+    stats::geometric_mean(&picks.iter().map(ratio).collect::<Vec<_>>()).expect("picks") - 1.0
 }
 
 fn search(bench: &mut Replay, trials: u64, seed: u64) -> SearchOutcome {
@@ -157,7 +158,7 @@ fn search(bench: &mut Replay, trials: u64, seed: u64) -> SearchOutcome {
         race: RaceConfig::standard(seed),
     };
     let space = bench.space();
-    run_search(bench, &space, &plan, &mut Silent, &Cancel::new()).unwrap()
+    run_search(bench, &space, &plan, &mut Silent, &Cancel::new()).expect("a result")
 }
 
 fn picks(outcome: &SearchOutcome) -> BTreeMap<Point, Choice> {

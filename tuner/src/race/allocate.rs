@@ -6,7 +6,11 @@
 
 use std::{cmp::Ordering, collections::BinaryHeap};
 
-use super::{Lane, RaceConfig, field::Field, one};
+use super::{
+    RaceConfig,
+    field::Field,
+    lane::{Lane, one},
+};
 use crate::{
     bench::Item,
     stats::{normal_cdf, normal_density},
@@ -50,13 +54,17 @@ impl Ord for Offer {
     }
 }
 
+/// What perfect knowledge would gain over the present picks: weighted mean over points, log units.
+pub(super) fn potential(field: &Field, lanes: &[Lane]) -> f64 {
+    let weights: f64 = lanes.iter().map(|lane| lane.weight).sum();
+    let gain = |lane: &Lane| lane.weight / weights * perfect_gain(&table(field, lane));
+    if weights > 0.0 { lanes.iter().map(gain).sum() } else { 0.0 }
+}
+
 /// The items of the next batch; none when perfect knowledge would not gain enough.
 pub(super) fn choose(field: &Field, lanes: &[Lane], config: &RaceConfig) -> Vec<Item> {
     let mut tables: Vec<Vec<Cell>> = lanes.iter().map(|lane| table(field, lane)).collect();
-    let weights: f64 = lanes.iter().map(|lane| lane.weight).sum();
-    let gain = |lane: usize, cells: &[Cell]| lanes[lane].weight / weights * perfect_gain(cells);
-    let possible: f64 = tables.iter().enumerate().map(|(lane, cells)| gain(lane, cells)).sum();
-    if possible < config.stop_gain {
+    if potential(field, lanes) < config.stop_gain {
         return Vec::new();
     }
     let offer = |lane: usize, cells: &[Cell]| best_offer(lane, lanes[lane].weight, cells);
@@ -88,7 +96,7 @@ fn table(field: &Field, lane: &Lane) -> Vec<Cell> {
 }
 
 /// Expected fall of the pick's log time when a difference of `gap` against it turns out normal with `deviation`.
-fn expected_fall(gap: f64, deviation: f64) -> f64 {
+pub(crate) fn expected_fall(gap: f64, deviation: f64) -> f64 {
     if deviation <= 0.0 {
         return 0.0;
     }

@@ -83,6 +83,8 @@ pub(crate) struct Field {
     groups: Vec<Group>,
     /// Noise variance of one sample, per pool.
     noise: Vec<f64>,
+    /// The same without its tails: what tells an outlier.
+    core: Vec<f64>,
     /// Level of the pool's priors.
     level: Vec<f64>,
 }
@@ -90,6 +92,7 @@ pub(crate) struct Field {
 impl Field {
     pub(crate) fn add_pool(&mut self) -> usize {
         self.noise.push(PRIOR_NOISE * PRIOR_NOISE);
+        self.core.push(PRIOR_NOISE * PRIOR_NOISE);
         self.level.push(0.0);
         self.noise.len() - 1
     }
@@ -198,25 +201,30 @@ impl Field {
 
     /// Pools the scatter within cells over each point, drawn to the scatter over all points.
     fn learn_noise(&mut self) {
-        let mut pools = vec![(0.0, 0.0); self.noise.len()];
+        let mut pools = vec![(0.0, 0.0, 0.0); self.noise.len()];
         for cell in self.cells.iter().filter(|cell| cell.samples.len() > 1) {
             let center = crate::stats::median(&cell.samples).unwrap_or_default();
+            let pool = &mut pools[cell.pool];
             for sample in &cell.samples {
-                // Tails count in full: with few samples a bimodal cell must look as uncertain as it is.
-                pools[cell.pool].0 += (sample - center).powi(2);
+                // Tails count in full for the noise: with few samples a bimodal cell must look as uncertain as it is.
+                let square = (sample - center).powi(2);
+                pool.0 += square;
+                pool.1 += tail_weight(square, self.core[cell.pool]) * square;
             }
-            pools[cell.pool].1 += cell.samples.len() as f64 - 1.0;
+            pool.2 += cell.samples.len() as f64 - 1.0;
         }
-        let (sum, count) = pools.iter().fold((0.0, 0.0), |sum, pool| (sum.0 + pool.0, sum.1 + pool.1));
-        let overall = (PRIOR_WEIGHT * PRIOR_NOISE * PRIOR_NOISE + sum) / (PRIOR_WEIGHT + count);
-        for (noise, (sum, count)) in self.noise.iter_mut().zip(pools) {
-            *noise = ((PRIOR_WEIGHT * overall + sum) / (PRIOR_WEIGHT + count)).max(LEAST_VARIANCE);
+        let all = pools.iter().fold((0.0, 0.0, 0.0), |sum, p| (sum.0 + p.0, sum.1 + p.1, sum.2 + p.2));
+        let prior = PRIOR_WEIGHT * PRIOR_NOISE * PRIOR_NOISE;
+        let overall = |sum: f64| PRIOR_WEIGHT * (prior + sum) / (PRIOR_WEIGHT + all.2);
+        for (index, (full, core, count)) in pools.into_iter().enumerate() {
+            self.noise[index] = ((overall(all.0) + full) / (PRIOR_WEIGHT + count)).max(LEAST_VARIANCE);
+            self.core[index] = ((overall(all.1) + core) / (PRIOR_WEIGHT + count)).max(LEAST_VARIANCE);
         }
     }
 
     fn weigh_samples(&mut self) {
         for cell in &mut self.cells {
-            let variance = self.noise[cell.pool];
+            let (variance, core) = (self.noise[cell.pool], self.core[cell.pool]);
             let Some(center) = crate::stats::median(&cell.samples) else { continue };
             // With one or two samples the median cannot tell an outlier; the field's own belief helps.
             let center = if cell.samples.len() > 2 || cell.total.precision <= 0.0 {
@@ -226,7 +234,7 @@ impl Field {
             };
             let mut own = Message::default();
             for sample in &cell.samples {
-                let weight = (TAIL + 1.0) / (TAIL + (sample - center).powi(2) / variance);
+                let weight = tail_weight((sample - center).powi(2), core);
                 // One or two samples against the neighbours' word: it may make them doubtful, not void. The neighbours can
                 // be wrong together, and then nothing would ever correct them.
                 let weight = if cell.samples.len() > 2 { weight } else { weight.max(LEAST_WEIGHT) };
@@ -277,6 +285,11 @@ impl Field {
     }
 }
 
+/// Weight of a sample at this squared distance, by a Student-t distribution.
+fn tail_weight(square: f64, variance: f64) -> f64 {
+    (TAIL + 1.0) / (TAIL + square / variance)
+}
+
 fn mean_of(message: Message) -> f64 {
     if message.precision > 0.0 { message.shift / message.precision } else { 0.0 }
 }
@@ -297,4 +310,55 @@ fn through(cavity: Message, difference: f64, variance: f64) -> Message {
     }
     let precision = 1.0 / (1.0 / cavity.precision + variance);
     Message { precision, shift: precision * (cavity.shift / cavity.precision + difference) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two sizes with three choices each, linked by choice.
+    fn pair_of_points() -> Field {
+        let mut field = Field::default();
+        let (small, large) = (field.add_pool(), field.add_pool());
+        let small: Vec<usize> = (0..3).map(|_| field.add_cell(small, None)).collect();
+        let large: Vec<usize> = (0..3).map(|_| field.add_cell(large, None)).collect();
+        let group = field.add_group(0.2, 0.0);
+        for (small, large) in small.into_iter().zip(large) {
+            field.add_link(small, large, group);
+        }
+        field
+    }
+
+    #[test]
+    fn neighbours_predict_what_was_not_measured() {
+        let mut field = pair_of_points();
+        for (cell, time_us) in [(0, 100.0), (1, 200.0), (2, 400.0), (3, 1000.0), (4, 2000.0)] {
+            field.observe(cell, time_us);
+            field.update();
+        }
+        (0..5).for_each(|_| field.update());
+        let predicted = field.belief(5);
+        assert!((predicted.mean.exp() / 4000.0).ln().abs() < 0.15, "{predicted:?}");
+        assert!(field.belief(2).variance < predicted.variance, "a measured cell is surer than a predicted one");
+        assert_eq!((field.taken(5), field.median_us(5)), (0, None));
+    }
+
+    #[test]
+    fn one_stall_moves_a_belief_little() {
+        let mut field = pair_of_points();
+        for time_us in [100.0, 101.0, 99.0, 100.0, 3000.0] {
+            field.observe(0, time_us);
+        }
+        field.update();
+        assert!((field.belief(0).mean.exp() / 100.0).ln().abs() < 0.25, "{:?}", field.belief(0));
+    }
+
+    #[test]
+    fn old_samples_make_room() {
+        let mut field = pair_of_points();
+        (0..KEPT).for_each(|_| field.observe(0, 100.0));
+        (0..KEPT).for_each(|_| field.observe(0, 200.0));
+        assert!((field.median_us(0).unwrap() - 200.0).abs() < 1e-6);
+        assert_eq!(field.taken(0) as usize, 2 * KEPT);
+    }
 }

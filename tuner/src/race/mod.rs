@@ -11,7 +11,9 @@
 
 mod allocate;
 mod field;
+mod lane;
 mod quarantine;
+mod script;
 
 use std::collections::BTreeMap;
 
@@ -22,26 +24,17 @@ use crate::{
     bench::{Item, Outcome, Sample},
     objective::WeightedPoint,
 };
+pub(crate) use allocate::expected_fall;
 use field::Field;
+use lane::{Entrant, Lane, link_channels, link_sizes};
 pub use quarantine::{Ban, Quarantine};
 
-/// Until links say otherwise, neighbouring sizes differ by this much between choices (log units). Recorded grids: 0.02
-/// to 0.55.
-const SIZE_DEVIATION: f64 = 0.3;
-/// The same for a doubling of channels. Recorded grids: 0.05 to 0.6.
-const CHANNEL_DEVIATION: f64 = 0.3;
 /// What another environment changes between choices (log units).
 const ENVIRONMENT_DEVIATION: f64 = 0.12;
 /// A choice this many times slower than the leader is cut at once, and its family is not begun at larger sizes.
 const HOPELESS: f64 = 4.0;
 /// Standard errors behind the leader at which a choice is called beaten.
 const BEATEN: f64 = 4.0;
-
-/// Every so many scripts one item is the engine's own choice, to watch for drift: about 3 % of the samples.
-const OWN_CHOICE_EVERY: usize = 3;
-
-/// Most samples of the engine's own choice where nothing can be chosen.
-const MOST_OWN: usize = 24;
 
 /// How the race runs.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,33 +81,13 @@ pub struct Pick {
 
 /// A choice that is out, for the observer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Drop {
+pub struct Dropped {
     /// The point.
     pub point: Point,
     /// The choice.
     pub choice: Choice,
     /// Why, for people.
     pub why: String,
-}
-
-#[derive(Debug, Clone)]
-struct Entrant {
-    choice: Choice,
-    cell: usize,
-    /// Cannot run here, says the engine, or is quarantined.
-    out: bool,
-    /// Was reported as dropped.
-    reported: bool,
-}
-
-#[derive(Debug, Clone)]
-struct Lane {
-    point: Point,
-    weight: f64,
-    entrants: Vec<Entrant>,
-    /// Times of the engine's own choice in this environment.
-    own_us: Vec<f64>,
-    own_failed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,7 +110,7 @@ pub struct Race {
     random: SmallRng,
     scripts: usize,
     quarantine: Quarantine,
-    drops: Vec<Drop>,
+    drops: Vec<Dropped>,
     stale: bool,
 }
 
@@ -214,21 +187,6 @@ impl Race {
         Some(items)
     }
 
-    /// The items of the current stage of a cold start, and on to the next stage.
-    fn next_stage(&mut self) -> Vec<Item> {
-        let (items, next) = match self.stage {
-            Stage::Small => {
-                let mut items = self.anchors(|rank, sizes| 3 * rank < 2 * sizes);
-                items.extend(self.own_choice_only());
-                (items, Stage::Large)
-            }
-            Stage::Large => (self.anchors(|rank, sizes| 2 * sizes <= 3 * rank), Stage::Widest),
-            Stage::Widest | Stage::Adaptive => (self.widest(), Stage::Adaptive),
-        };
-        self.stage = next;
-        items
-    }
-
     /// Takes a sample of the items that [`Self::next`] gave last; others are ignored.
     pub fn tell(&mut self, sample: &Sample) {
         let Some(item) = self.asked.get(sample.item).cloned() else { return };
@@ -255,7 +213,7 @@ impl Race {
         }
         entrant.out = true;
         entrant.reported = true;
-        self.drops.push(Drop { point, choice, why: reason(outcome) });
+        self.drops.push(Dropped { point, choice, why: reason(outcome) });
         if self.quarantine.note(point.collective, choice, outcome) {
             self.apply_quarantine();
         }
@@ -282,10 +240,28 @@ impl Race {
         self.lanes.iter().filter_map(|lane| self.pick(lane)).collect()
     }
 
+    /// Whether every point has a time, or nothing more to try.
+    pub fn covers_all(&self) -> bool {
+        self.lanes.iter().all(|lane| {
+            let mut open = lane.entrants.iter().filter(|e| !e.out).peekable();
+            if open.peek().is_none() {
+                lane.own_failed || !lane.own_us.is_empty()
+            } else {
+                open.any(|e| 0 < self.field.taken(e.cell))
+            }
+        })
+    }
+
     /// Median time of the engine's own choice in this environment, where it was measured.
     pub fn own_choice_us(&self, point: Point) -> Option<f64> {
         let lane = self.by_point.get(&point).and_then(|index| self.lanes.get(*index))?;
         crate::stats::median(&lane.own_us)
+    }
+
+    /// What perfect knowledge would gain over the present picks: weighted mean over points, log units.
+    pub fn potential(&mut self) -> f64 {
+        self.refresh();
+        allocate::potential(&self.field, &self.lanes)
     }
 
     /// What the next environment's race can start from.
@@ -307,7 +283,7 @@ impl Race {
     }
 
     /// Choices that went out since the last call.
-    pub fn take_drops(&mut self) -> Vec<Drop> {
+    pub fn take_drops(&mut self) -> Vec<Dropped> {
         self.refresh();
         std::mem::take(&mut self.drops)
     }
@@ -359,119 +335,11 @@ impl Race {
                 if gap > HOPELESS.ln() || gap > BEATEN * (belief.variance + leader.variance).sqrt() + self.config.tie {
                     entrant.reported = true;
                     let why = format!("{:.2} times slower than the leader", gap.exp());
-                    self.drops.push(Drop { point: lane.point, choice: entrant.choice, why });
+                    self.drops.push(Dropped { point: lane.point, choice: entrant.choice, why });
                 }
             }
         }
     }
-
-    /// Ranks of the sizes within their collective: (rank, sizes) per lane.
-    fn ranks(&self) -> Vec<(usize, usize)> {
-        let mut counts: BTreeMap<Collective, usize> = BTreeMap::new();
-        let mut ranks = Vec::new();
-        for lane in &self.lanes {
-            let count = counts.entry(lane.point.collective).or_default();
-            ranks.push(*count);
-            *count += 1;
-        }
-        self.lanes.iter().zip(ranks).map(|(lane, rank)| (rank, counts[&lane.point.collective])).collect()
-    }
-
-    /// One low-channel anchor of each family at the sizes that `wanted` (rank, sizes) selects, unless hopeless.
-    fn anchors(&self, wanted: impl Fn(usize, usize) -> bool) -> Vec<Item> {
-        let mut items = Vec::new();
-        for (lane, (rank, sizes)) in self.lanes.iter().zip(self.ranks()) {
-            if !wanted(rank, sizes) {
-                continue;
-            }
-            let leader = lane.entrants.iter().map(|e| self.field.belief(e.cell).mean).fold(f64::INFINITY, f64::min);
-            for family in lane.families() {
-                // The second-lowest count is the best guess where nothing is known; the lowest follows by its link.
-                let Some(entrant) = family.get(1).or_else(|| family.first()) else { continue };
-                let hopeless =
-                    self.stage == Stage::Widest && self.field.belief(entrant.cell).mean > leader + HOPELESS.ln();
-                if !entrant.out && !hopeless {
-                    items.push(one(lane.point, Some(entrant.choice)));
-                }
-            }
-        }
-        items
-    }
-
-    /// The highest channel count of each point's leading family: the climb from low counts may stop at a hump.
-    fn widest(&self) -> Vec<Item> {
-        let mean = |entrant: &Entrant| self.field.belief(entrant.cell).mean;
-        let widest = |lane: &Lane| {
-            let measured = lane.entrants.iter().filter(|e| !e.out && self.field.taken(e.cell) > 0);
-            let leader = measured.min_by(|a, b| mean(a).total_cmp(&mean(b)))?.choice;
-            let family = lane
-                .entrants
-                .iter()
-                .filter(|e| (e.choice.algorithm, e.choice.protocol) == (leader.algorithm, leader.protocol));
-            let widest = family.max_by_key(|e| e.choice.channels)?;
-            (!widest.out && self.field.taken(widest.cell) == 0).then(|| one(lane.point, Some(widest.choice)))
-        };
-        self.lanes.iter().filter_map(widest).collect()
-    }
-
-    /// The choice that looks best at each point before anything was measured here.
-    fn favourites(&self) -> Vec<Item> {
-        let best = |lane: &Lane| {
-            let open = lane.entrants.iter().filter(|e| !e.out);
-            open.map(|e| (self.field.belief(e.cell).mean, e.choice)).min_by(|a, b| a.0.total_cmp(&b.0))
-        };
-        self.lanes.iter().filter_map(|lane| best(lane).map(|(_, choice)| one(lane.point, Some(choice)))).collect()
-    }
-
-    fn own_choice_only(&self) -> Vec<Item> {
-        let only = self.lanes.iter().filter(|lane| lane.entrants.is_empty() && !lane.own_failed);
-        only.flat_map(|lane| (0..self.config.default_repeats).map(|_| one(lane.point, None))).collect()
-    }
-
-    /// The samples that are expected to help most, and now and then the engine's own choice.
-    fn adaptive(&self) -> Vec<Item> {
-        let mut items = allocate::choose(&self.field, &self.lanes, &self.config);
-        let vague = |lane: &&Lane| {
-            let sampled = lane.own_us.len() < MOST_OWN && !lane.own_failed;
-            lane.entrants.is_empty() && sampled && self.config.tie < lane.own_deviation()
-        };
-        items.extend(self.lanes.iter().filter(vague).map(|lane| one(lane.point, None)));
-        if !items.is_empty() && self.scripts.is_multiple_of(OWN_CHOICE_EVERY) {
-            let lane = &self.lanes[self.scripts / OWN_CHOICE_EVERY % self.lanes.len()];
-            if !lane.own_failed && !lane.entrants.is_empty() {
-                items.push(one(lane.point, None));
-            }
-        }
-        items
-    }
-}
-
-impl Lane {
-    /// Standard error of the logarithm of the own choice's time.
-    fn own_deviation(&self) -> f64 {
-        let samples = self.own_us.len();
-        let logs: Vec<f64> = self.own_us.iter().map(|time_us| time_us.ln()).collect();
-        // Few samples say little about their own spread.
-        let known = crate::stats::robust_deviation(&logs).filter(|_| 3 < samples);
-        known.unwrap_or(field::PRIOR_NOISE) / (samples.max(1) as f64).sqrt()
-    }
-
-    /// Entrants by (algorithm, protocol), channels rising.
-    fn families(&self) -> Vec<Vec<&Entrant>> {
-        let mut families: BTreeMap<_, Vec<&Entrant>> = BTreeMap::new();
-        for entrant in &self.entrants {
-            families.entry((entrant.choice.algorithm, entrant.choice.protocol)).or_default().push(entrant);
-        }
-        let mut families: Vec<_> = families.into_values().collect();
-        for family in &mut families {
-            family.sort_by_key(|entrant| entrant.choice.channels);
-        }
-        families
-    }
-}
-
-fn one(point: Point, choice: Option<Choice>) -> Item {
-    Item { point, choice, repeats: 1 }
 }
 
 fn reason(outcome: &Outcome) -> String {
@@ -482,26 +350,5 @@ fn reason(outcome: &Outcome) -> String {
         Outcome::Crashed(why) => format!("crashed: {why}"),
         Outcome::Unsupported(why) => format!("not supported: {why}"),
         Outcome::Substituted { selected, .. } => format!("{selected} ran in its place"),
-    }
-}
-
-fn link_channels(field: &mut Field, lane: &Lane) {
-    // One group per step of channels, shared by the families of the point: more channels tend to help or hurt all.
-    let mut groups: BTreeMap<(u16, u16), usize> = BTreeMap::new();
-    for family in lane.families() {
-        for pair in family.windows(2) {
-            let step = (pair[0].choice.channels, pair[1].choice.channels);
-            let group = *groups.entry(step).or_insert_with(|| field.add_group(CHANNEL_DEVIATION, 3.0));
-            field.add_link(pair[0].cell, pair[1].cell, group);
-        }
-    }
-}
-
-fn link_sizes(field: &mut Field, smaller: &Lane, larger: &Lane) {
-    let group = field.add_group(SIZE_DEVIATION, 0.0);
-    for entrant in &larger.entrants {
-        if let Some(same) = smaller.entrants.iter().find(|other| other.choice == entrant.choice) {
-            field.add_link(same.cell, entrant.cell, group);
-        }
     }
 }

@@ -78,3 +78,29 @@ impl Quarantine {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gdrtune_profiles::vocab::{Algorithm, Protocol};
+
+    use super::*;
+
+    #[test]
+    fn wrong_results_ban_at_once_and_hangs_the_second_time() {
+        let choice = |channels| Choice { algorithm: Algorithm::Ring, protocol: Protocol::Ll, channels };
+        let collective = Collective::Reduce;
+        let mut first = Quarantine::default();
+        assert!(first.note(collective, choice(1), &Outcome::Wrong("2 elements".into())));
+        assert!(first.note(collective, choice(2), &Outcome::Hung("5 s".into())));
+        assert!(first.note(collective, choice(4), &Outcome::Crashed("signal 11".into())));
+        assert!(!first.note(collective, choice(8), &Outcome::Unsupported("no".into())));
+        let banned = |q: &Quarantine| [1, 2, 4, 8].map(|channels| q.is_banned(collective, choice(channels)));
+        assert_eq!(banned(&first), [true, true, true, false]);
+        let mut second = Quarantine::default();
+        second.adopt(&first);
+        assert_eq!(banned(&second), [true, false, false, false]);
+        second.note(collective, choice(2), &Outcome::Hung("5 s".into()));
+        assert_eq!(second.bans().iter().map(|ban| ban.choice.channels).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(second.bans()[1].why, "hung 2 times: 5 s");
+    }
+}

@@ -3,15 +3,18 @@
 //! Holds all state of a search (argmin's is thrown away), so that any end of the solver leaves a result. Must not choose
 //! environments.
 
+mod ranking;
+mod running;
+
 use std::collections::BTreeMap;
 
 use gdrtune_profiles::vocab::{Environment, Point};
 
 use super::{BestEver, DefaultTime, EnvironmentScore, PointResult, SearchError, SearchOutcome, SearchPlan, StoppedBy};
 use crate::{
-    bench::{Bench, BenchError, Cancel, Item, Outcome, Sample, Script, Setup},
-    objective::{Part, WeightedPoint},
-    observe::{Best, Directive, Note, Observer, Phase},
+    bench::{Bench, Cancel, Item, Outcome, Setup},
+    objective::WeightedPoint,
+    observe::{Note, Observer, Phase},
     race::{Knowledge, Pick, Quarantine, Race},
     space::Space,
     stats,
@@ -21,16 +24,14 @@ use crate::{
 const BASELINE_SHARE: f64 = 0.05;
 /// Samples of the default arm per point: at most.
 const BASELINE_REPEATS: u32 = 3;
-/// Share of the budget after which the first environment's race makes room for other environments.
-const FIRST_SHARE: f64 = 0.4;
+/// The first environment's race may take this many times what a later one may: nothing is known yet.
+const FIRST_TIMES: f64 = 2.0;
+/// Passes over all single changes that a search is expected to make, for sharing out the budget.
+const EXPECTED_PASSES: usize = 2;
 /// Share of the budget after which the solver gets no further environment.
 const SEARCH_SHARE: f64 = 0.75;
 /// Share after which no setting is tried to be left out any more; the rest is for the last look at the best.
 const PRUNE_SHARE: f64 = 0.85;
-/// Standard errors that an environment must be ahead of one with fewer settings: many are compared, one will be lucky.
-const AHEAD: f64 = 2.5;
-/// Scores this close (relative) are a tie, which goes to fewer settings: the least gain that a verdict asks of a setting.
-const TIE: f64 = 0.02;
 /// An environment is given up when it is this much slower (log) beyond two standard errors after its first points.
 const HOPELESS: f64 = 0.05;
 /// Least noise (log) that is assumed of one probe sample.
@@ -64,6 +65,8 @@ struct Explored {
     score: f64,
     /// Standard error of the score's logarithm.
     deviation: f64,
+    /// How much lower (log) the score may be with better choices.
+    potential: f64,
     abandoned: bool,
     failed: Option<String>,
     /// Its race has nothing more to ask.
@@ -118,33 +121,50 @@ impl<'a> Evaluator<'a> {
     /// Measures the default arm in processes of its own.
     pub(super) fn baseline(&mut self) -> Result<(), SearchError> {
         self.observer.note(Note::Phase(Phase::Baseline));
-        let points: Vec<Point> = self.plan.points.iter().map(|weighted| weighted.point).collect();
-        let affordable = BASELINE_SHARE * self.plan.budget_trials as f64 / points.len() as f64;
-        let repeats = (affordable as u32).clamp(1, BASELINE_REPEATS);
-        // Rounds over all points, so that one bad moment does not hit all samples of a point.
-        let round = points.iter().map(|point| Item { point: *point, choice: None, repeats: 1 });
-        let items: Vec<Item> = (0..repeats).flat_map(|_| round.clone()).collect();
-        let mut failure = None;
-        let broken = match self.run(Setup::Site, items) {
-            Ok(samples) => {
-                for (item, outcome) in samples {
-                    match outcome {
-                        Outcome::Timed(timing) => self.default_us.entry(item.point).or_default().push(timing.time_us),
-                        other => failure = Some(format!("{}: {}", item.point, describe(&other))),
-                    }
-                }
-                None
-            }
+        let failure = match self.measure_default(self.default_repeats().max(1)) {
+            Ok(failure) => failure,
             Err(Broken::Stop(Stop::Fatal(error))) => return Err(error),
             Err(Broken::Setup(why)) => Some(why),
             Err(Broken::Stop(stop)) => Some(stop.to_string()),
         };
         if self.default_us.is_empty() {
-            let why = broken.or(failure).unwrap_or_else(|| "no sample came".into());
-            return Err(SearchError::Baseline(why));
+            return Err(SearchError::Baseline(failure.unwrap_or_else(|| "no sample came".into())));
         }
         self.observer.note(Note::Phase(Phase::Search));
         Ok(())
+    }
+
+    /// Measures the default arm once more, in new processes: one lucky or unlucky start must not colour every result.
+    pub(super) fn baseline_again(&mut self) -> Result<(), SearchError> {
+        match self.default_repeats() {
+            0 => Ok(()),
+            repeats => match self.measure_default(repeats) {
+                Err(Broken::Stop(Stop::Fatal(error))) => Err(error),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    /// Samples of the default arm per point that its share of the trials allows.
+    fn default_repeats(&self) -> u32 {
+        let affordable = BASELINE_SHARE * self.plan.budget_trials as f64 / self.plan.points.len() as f64;
+        (affordable as u32).min(BASELINE_REPEATS)
+    }
+
+    /// Gives the reason of the last point that could not be measured, if any.
+    fn measure_default(&mut self, repeats: u32) -> Result<Option<String>, Broken> {
+        let points: Vec<Point> = self.plan.points.iter().map(|weighted| weighted.point).collect();
+        // Rounds over all points, so that one bad moment does not hit all samples of a point.
+        let round = points.iter().map(|point| Item { point: *point, choice: None, repeats: 1 });
+        let items: Vec<Item> = (0..repeats).flat_map(|_| round.clone()).collect();
+        let mut failure = None;
+        for (item, outcome) in self.run(Setup::Site, items)? {
+            match outcome {
+                Outcome::Timed(timing) => self.default_us.entry(item.point).or_default().push(timing.time_us),
+                other => failure = Some(format!("{}: {}", item.point, describe(&other))),
+            }
+        }
+        Ok(failure)
     }
 
     /// The score of an environment: measured once, remembered after.
@@ -171,6 +191,7 @@ impl<'a> Evaluator<'a> {
             race,
             score: f64::INFINITY,
             deviation: 0.0,
+            potential: 0.0,
             abandoned: false,
             failed: None,
             settled: false,
@@ -204,16 +225,25 @@ impl<'a> Evaluator<'a> {
 
     /// The race of the first environment: everything is unknown, so it takes a large share.
     fn first_race(&mut self, index: usize) -> Result<(), Broken> {
-        let share = if self.space.environments() == 1 { 1.0 } else { FIRST_SHARE };
-        while self.spent() < share {
+        let single = self.space.environments() == 1;
+        let share = if single { 1.0 - 2.0 * BASELINE_SHARE } else { self.spent() + FIRST_TIMES * self.allotment() };
+        while self.spent() < share || !self.explored[index].race.covers_all() {
             let Some(items) = self.explored[index].race.next() else { break };
             self.run_items(index, items, 0)?;
         }
         Ok(())
     }
 
+    /// Share of the budget for one environment.
+    fn allotment(&self) -> f64 {
+        let changes: usize = self.space.shape().iter().map(|values| values.saturating_sub(1)).sum();
+        let expected = self.space.environments().min(1 + EXPECTED_PASSES * changes);
+        SEARCH_SHARE / (expected as f64 - 1.0 + FIRST_TIMES)
+    }
+
     /// The race of a later environment: some points with the incumbent's picks, then all, then what is close.
     fn challenge(&mut self, index: usize, incumbent: usize) -> Result<(), Broken> {
+        let share = self.spent() + self.allotment();
         let Some(mut items) = self.explored[index].race.next() else { return Ok(()) };
         let rest = items.split_off((items.len() / 3).max(LEAST_PROBES).min(items.len()));
         let probes = items.len();
@@ -227,8 +257,8 @@ impl<'a> Evaluator<'a> {
         if !rest.is_empty() {
             self.run_items(index, rest, probes)?;
         }
-        let enough = 2 * self.plan.points.len() as u64;
-        while self.explored[index].trials < enough {
+        let least = 2 * self.plan.points.len() as u64;
+        while self.explored[index].trials < least || self.spent() < share {
             let Some(items) = self.explored[index].race.next() else { break };
             self.run_items(index, items, 0)?;
         }
@@ -271,14 +301,7 @@ impl<'a> Evaluator<'a> {
     /// Spends what is left on the environments that may ship: the best score, and the simplest that is as good.
     pub(super) fn refine(&mut self) -> Result<StoppedBy, SearchError> {
         loop {
-            // Before anything has a score, the first environment is all there is.
-            let first = (!self.explored.is_empty() && self.explored[0].failed.is_none()).then_some(0);
-            let contenders = [self.incumbent().or(first), self.leader()].into_iter().flatten();
-            let open = contenders.filter(|index| !self.explored[*index].settled);
-            let Some(index) = open.max_by(|a, b| self.explored[*a].deviation.total_cmp(&self.explored[*b].deviation))
-            else {
-                return self.ended();
-            };
+            let Some(index) = self.contender() else { return self.ended() };
             match self.refine_slice(index) {
                 Ok(()) | Err(Broken::Stop(Stop::Share)) => {}
                 Err(Broken::Stop(Stop::Fatal(error))) => return Err(error),
@@ -347,107 +370,6 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Runs items in an explored environment; `offset` is where they begin in what the race asked for.
-    fn run_items(&mut self, index: usize, items: Vec<Item>, offset: usize) -> Result<Vec<(Item, Outcome)>, Broken> {
-        let before = self.trials;
-        let setup = Setup::Live(self.explored[index].environment.clone());
-        let result = self.run_told(setup, items, Some((index, offset)));
-        self.explored[index].trials += self.trials - before;
-        self.quarantine.adopt(self.explored[index].race.quarantine());
-        self.note_drops(index);
-        self.note_best(index);
-        result
-    }
-
-    fn run(&mut self, setup: Setup, items: Vec<Item>) -> Result<Vec<(Item, Outcome)>, Broken> {
-        self.run_told(setup, items, None)
-    }
-
-    /// Runs one script within the budget and tells the race of each sample.
-    fn run_told(
-        &mut self,
-        setup: Setup,
-        mut items: Vec<Item>,
-        race: Option<(usize, usize)>,
-    ) -> Result<Vec<(Item, Outcome)>, Broken> {
-        self.check()?;
-        let left = self.plan.budget_trials.saturating_sub(self.trials);
-        items.truncate(usize::try_from(left).unwrap_or(usize::MAX));
-        let script = Script { setup, fresh: false, items };
-        self.observer.note(Note::Script(&script));
-        let mut samples: Vec<Sample> = Vec::new();
-        let observer = &mut *self.observer;
-        let ran = self.bench.run(&script, self.cancel, &mut |sample| {
-            observer.note(Note::Sample { script: &script, sample: &sample });
-            samples.push(sample);
-        });
-        let mut results = Vec::with_capacity(samples.len());
-        for mut sample in samples {
-            let Some(item) = script.items.get(sample.item).cloned() else { continue };
-            self.trials += u64::from(!matches!(sample.outcome, Outcome::Unsupported(_)));
-            if let Some((index, offset)) = race {
-                sample.item += offset;
-                self.explored[index].race.tell(&sample);
-            }
-            results.push((item, sample.outcome));
-        }
-        match ran {
-            Ok(()) => Ok(results),
-            Err(BenchError::Cancelled) => Err(Broken::Stop(Stop::Fatal(SearchError::Cancelled))),
-            Err(BenchError::Lost(why)) => Err(Broken::Stop(Stop::Fatal(SearchError::Lost(why)))),
-            Err(BenchError::Setup { why, .. }) => Err(Broken::Setup(why)),
-        }
-    }
-
-    fn check(&mut self) -> Result<(), Broken> {
-        if self.cancel.is_cancelled() {
-            return Err(Broken::Stop(Stop::Fatal(SearchError::Cancelled)));
-        }
-        let ended = match self.observer.directive() {
-            Directive::Abort => return Err(Broken::Stop(Stop::Fatal(SearchError::Cancelled))),
-            Directive::Finish => Some(StoppedBy::Request),
-            Directive::Continue if self.plan.budget_trials <= self.trials => Some(StoppedBy::Trials),
-            Directive::Continue if self.plan.budget_s <= self.bench.now_s() - self.started_s => {
-                Some(StoppedBy::Seconds)
-            }
-            Directive::Continue => None,
-        };
-        ended.map_or(Ok(()), |by| Err(Broken::Stop(Stop::Ended(by))))
-    }
-
-    /// Share of the budget that is used, by trials or by time, whichever is further.
-    fn spent(&self) -> f64 {
-        let trials = self.trials as f64 / self.plan.budget_trials.max(1) as f64;
-        let seconds = (self.bench.now_s() - self.started_s) / self.plan.budget_s.max(1e-9);
-        trials.max(seconds)
-    }
-
-    fn usable(&self) -> impl Iterator<Item = (usize, &Explored)> {
-        let all = self.explored.iter().enumerate();
-        all.filter(|(_, e)| e.failed.is_none() && !e.abandoned && e.score.is_finite())
-    }
-
-    /// The environment with the best score.
-    fn leader(&self) -> Option<usize> {
-        self.usable().min_by(|(_, a), (_, b)| a.score.total_cmp(&b.score)).map(|(index, _)| index)
-    }
-
-    /// The environment to build on: of those that the leader is not clearly ahead of, the one with the fewest settings,
-    /// then the best score.
-    fn incumbent(&self) -> Option<usize> {
-        let best = &self.explored[self.leader()?];
-        let tied = self.usable().filter(|(_, e)| {
-            let margin = AHEAD * e.deviation.hypot(best.deviation);
-            (e.score / best.score).ln() <= margin.max(TIE)
-        });
-        let order = |e: &Explored| (e.environment.0.len(), e.score);
-        tied.min_by(|(_, a), (_, b)| {
-            let ((settings_a, score_a), (settings_b, score_b)) = (order(a), order(b));
-            settings_a.cmp(&settings_b).then(score_a.total_cmp(&score_b))
-        })
-        .map(|(index, _)| index)
-    }
-
     fn race_points(&self) -> Vec<WeightedPoint> {
         let weigh = |weighted: &WeightedPoint| {
             let default_us = self.default_time(weighted.point).map_or(1.0, |time| time.median_us);
@@ -460,25 +382,6 @@ impl<'a> Evaluator<'a> {
     fn default_time(&self, point: Point) -> Option<DefaultTime> {
         let times = self.default_us.get(&point)?;
         Some(DefaultTime { median_us: stats::median(times)?, samples: times.len() as u32 })
-    }
-
-    fn rescore(&mut self, index: usize) {
-        let picks = self.explored[index].race.picks();
-        let picks: BTreeMap<Point, Pick> = picks.into_iter().map(|pick| (pick.point, pick)).collect();
-        let (mut parts, mut variance, mut weights) = (Vec::new(), 0.0, 0.0);
-        for weighted in &self.plan.points {
-            let Some(default) = self.default_time(weighted.point) else { continue };
-            let pick = picks.get(&weighted.point);
-            // A point without a time here gains nothing here.
-            let time_us = pick.map_or(default.median_us, |pick| pick.expected_us);
-            parts.push(Part { weight: weighted.weight, time_us, default_us: default.median_us });
-            let weight = self.plan.objective.race_weight(weighted.weight, default.median_us);
-            variance += pick.map_or(0.0, |pick| (weight * pick.deviation).powi(2));
-            weights += weight;
-        }
-        let score = self.plan.objective.score(&parts).filter(|_| !picks.is_empty());
-        self.explored[index].score = score.unwrap_or(f64::INFINITY);
-        self.explored[index].deviation = if weights > 0.0 { variance.sqrt() / weights } else { 0.0 };
     }
 
     fn results(&mut self, index: usize) -> Vec<PointResult> {
@@ -502,42 +405,6 @@ impl<'a> Evaluator<'a> {
         let text = |name: &str| format!("{name} {}", next.get(name).map_or("left alone".into(), |v| format!("= {v}")));
         let changes: Vec<String> = changes.map(|dimension| text(&dimension.name)).collect();
         format!("against the best so far: {}", changes.join(", "))
-    }
-
-    fn note_score(&mut self, index: usize) {
-        let explored = &self.explored[index];
-        let (environment, score, abandoned) = (&explored.environment, explored.score, explored.abandoned);
-        self.observer.note(Note::EnvironmentScored { index, environment, score, abandoned });
-    }
-
-    fn note_drops(&mut self, index: usize) {
-        let explored = &mut self.explored[index];
-        for drop in explored.race.take_drops() {
-            let (environment, point, choice) = (&explored.environment, drop.point, drop.choice);
-            self.observer.note(Note::Dropped { environment, point, choice, why: &drop.why });
-        }
-    }
-
-    fn note_best(&mut self, index: usize) {
-        let picks = self.explored[index].race.picks();
-        let environment = &self.explored[index].environment;
-        for pick in picks {
-            let beaten = self.best_ever.get(&pick.point).is_none_or(|best| {
-                let same_environment = best.environment == *environment;
-                (same_environment && best.pick != pick)
-                    || (!same_environment && pick.expected_us < best.pick.expected_us)
-            });
-            let Some(default) = self.default_time(pick.point).filter(|_| beaten) else { continue };
-            self.best_ever.insert(pick.point, BestEver { environment: environment.clone(), pick });
-            self.observer.note(Note::Best(Best {
-                point: pick.point,
-                environment,
-                choice: pick.choice,
-                time_us: pick.median_us,
-                samples: pick.samples,
-                default_us: default.median_us,
-            }));
-        }
     }
 }
 

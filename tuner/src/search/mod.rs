@@ -258,6 +258,7 @@ pub fn run_search(
     if let Err(Stop::Fatal(error)) = evaluator.prune() {
         return Err(error);
     }
+    evaluator.baseline_again()?;
     let stopped_by = evaluator.refine()?;
     Ok(evaluator.outcome(stopped_by))
 }

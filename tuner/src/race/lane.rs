@@ -1,0 +1,83 @@
+//! One point of a race: who runs there, and how its cells are linked.
+
+use std::collections::BTreeMap;
+
+use gdrtune_profiles::vocab::{Choice, Point};
+
+use super::field::{Field, PRIOR_NOISE};
+use crate::bench::Item;
+
+/// Until links say otherwise, neighbouring sizes differ by this much between choices (log units). Recorded grids: 0.02
+/// to 0.55.
+const SIZE_DEVIATION: f64 = 0.3;
+/// The same for a doubling of channels. Recorded grids: 0.05 to 0.6.
+const CHANNEL_DEVIATION: f64 = 0.3;
+
+#[derive(Debug, Clone)]
+pub(super) struct Entrant {
+    pub(super) choice: Choice,
+    pub(super) cell: usize,
+    /// Cannot run here, says the engine, or is quarantined.
+    pub(super) out: bool,
+    /// Was reported as dropped.
+    pub(super) reported: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Lane {
+    pub(super) point: Point,
+    pub(super) weight: f64,
+    pub(super) entrants: Vec<Entrant>,
+    /// Times of the engine's own choice in this environment.
+    pub(super) own_us: Vec<f64>,
+    pub(super) own_failed: bool,
+}
+
+impl Lane {
+    /// Standard error of the logarithm of the own choice's time.
+    pub(super) fn own_deviation(&self) -> f64 {
+        let samples = self.own_us.len();
+        let logs: Vec<f64> = self.own_us.iter().map(|time_us| time_us.ln()).collect();
+        // Few samples say little about their own spread.
+        let known = crate::stats::robust_deviation(&logs).filter(|_| 3 < samples);
+        known.unwrap_or(PRIOR_NOISE) / (samples.max(1) as f64).sqrt()
+    }
+
+    /// Entrants by (algorithm, protocol), channels rising.
+    pub(super) fn families(&self) -> Vec<Vec<&Entrant>> {
+        let mut families: BTreeMap<_, Vec<&Entrant>> = BTreeMap::new();
+        for entrant in &self.entrants {
+            families.entry((entrant.choice.algorithm, entrant.choice.protocol)).or_default().push(entrant);
+        }
+        let mut families: Vec<_> = families.into_values().collect();
+        for family in &mut families {
+            family.sort_by_key(|entrant| entrant.choice.channels);
+        }
+        families
+    }
+}
+
+pub(super) fn one(point: Point, choice: Option<Choice>) -> Item {
+    Item { point, choice, repeats: 1 }
+}
+
+pub(super) fn link_channels(field: &mut Field, lane: &Lane) {
+    // One group per step of channels, shared by the families of the point: more channels tend to help or hurt all.
+    let mut groups: BTreeMap<(u16, u16), usize> = BTreeMap::new();
+    for family in lane.families() {
+        for pair in family.windows(2) {
+            let step = (pair[0].choice.channels, pair[1].choice.channels);
+            let group = *groups.entry(step).or_insert_with(|| field.add_group(CHANNEL_DEVIATION, 3.0));
+            field.add_link(pair[0].cell, pair[1].cell, group);
+        }
+    }
+}
+
+pub(super) fn link_sizes(field: &mut Field, smaller: &Lane, larger: &Lane) {
+    let group = field.add_group(SIZE_DEVIATION, 0.0);
+    for entrant in &larger.entrants {
+        if let Some(same) = smaller.entrants.iter().find(|other| other.choice == entrant.choice) {
+            field.add_link(same.cell, entrant.cell, group);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The items of the next script: opening stages, then where samples help most.
+
+use std::collections::BTreeMap;
+
+use gdrtune_profiles::vocab::Collective;
+
+use super::{
+    HOPELESS, Race, Stage, allocate,
+    lane::{Entrant, Lane, one},
+};
+use crate::bench::Item;
+
+/// Every so many scripts one item is the engine's own choice, to watch for drift: about 3 % of the samples.
+const OWN_CHOICE_EVERY: usize = 3;
+/// Most samples of the engine's own choice where nothing can be chosen.
+const MOST_OWN: usize = 24;
+
+impl Race {
+    /// The items of the current stage of a cold start, and on to the next stage.
+    pub(super) fn next_stage(&mut self) -> Vec<Item> {
+        let (items, next) = match self.stage {
+            Stage::Small => {
+                let mut items = self.anchors(|rank, sizes| 3 * rank < 2 * sizes);
+                items.extend(self.own_choice_only());
+                (items, Stage::Large)
+            }
+            Stage::Large => (self.anchors(|rank, sizes| 2 * sizes <= 3 * rank), Stage::Widest),
+            Stage::Widest | Stage::Adaptive => (self.widest(), Stage::Adaptive),
+        };
+        self.stage = next;
+        items
+    }
+
+    /// Ranks of the sizes within their collective: (rank, sizes) per lane.
+    pub(super) fn ranks(&self) -> Vec<(usize, usize)> {
+        let mut counts: BTreeMap<Collective, usize> = BTreeMap::new();
+        let mut ranks = Vec::new();
+        for lane in &self.lanes {
+            let count = counts.entry(lane.point.collective).or_default();
+            ranks.push(*count);
+            *count += 1;
+        }
+        self.lanes.iter().zip(ranks).map(|(lane, rank)| (rank, counts[&lane.point.collective])).collect()
+    }
+
+    /// One low-channel anchor of each family at the sizes that `wanted` (rank, sizes) selects, unless hopeless.
+    pub(super) fn anchors(&self, wanted: impl Fn(usize, usize) -> bool) -> Vec<Item> {
+        let mut items = Vec::new();
+        for (lane, (rank, sizes)) in self.lanes.iter().zip(self.ranks()) {
+            if !wanted(rank, sizes) {
+                continue;
+            }
+            let leader = lane.entrants.iter().map(|e| self.field.belief(e.cell).mean).fold(f64::INFINITY, f64::min);
+            for family in lane.families() {
+                // The second-lowest count is the best guess where nothing is known; the lowest follows by its link.
+                let Some(entrant) = family.get(1).or_else(|| family.first()) else { continue };
+                let hopeless =
+                    self.stage == Stage::Widest && self.field.belief(entrant.cell).mean > leader + HOPELESS.ln();
+                if !entrant.out && !hopeless {
+                    items.push(one(lane.point, Some(entrant.choice)));
+                }
+            }
+        }
+        items
+    }
+
+    /// The highest channel count of each point's leading family: the climb from low counts may stop at a hump.
+    pub(super) fn widest(&self) -> Vec<Item> {
+        let mean = |entrant: &Entrant| self.field.belief(entrant.cell).mean;
+        let widest = |lane: &Lane| {
+            let measured = lane.entrants.iter().filter(|e| !e.out && self.field.taken(e.cell) > 0);
+            let leader = measured.min_by(|a, b| mean(a).total_cmp(&mean(b)))?.choice;
+            let family = lane
+                .entrants
+                .iter()
+                .filter(|e| (e.choice.algorithm, e.choice.protocol) == (leader.algorithm, leader.protocol));
+            let widest = family.max_by_key(|e| e.choice.channels)?;
+            (!widest.out && self.field.taken(widest.cell) == 0).then(|| one(lane.point, Some(widest.choice)))
+        };
+        self.lanes.iter().filter_map(widest).collect()
+    }
+
+    /// The choice that looks best at each point before anything was measured here.
+    pub(super) fn favourites(&self) -> Vec<Item> {
+        let best = |lane: &Lane| {
+            let open = lane.entrants.iter().filter(|e| !e.out);
+            open.map(|e| (self.field.belief(e.cell).mean, e.choice)).min_by(|a, b| a.0.total_cmp(&b.0))
+        };
+        self.lanes.iter().filter_map(|lane| best(lane).map(|(_, choice)| one(lane.point, Some(choice)))).collect()
+    }
+
+    pub(super) fn own_choice_only(&self) -> Vec<Item> {
+        let only = self.lanes.iter().filter(|lane| lane.entrants.is_empty() && !lane.own_failed);
+        only.flat_map(|lane| (0..self.config.default_repeats).map(|_| one(lane.point, None))).collect()
+    }
+
+    /// The samples that are expected to help most, and now and then the engine's own choice.
+    pub(super) fn adaptive(&self) -> Vec<Item> {
+        let mut items = allocate::choose(&self.field, &self.lanes, &self.config);
+        let vague = |lane: &&Lane| {
+            let sampled = lane.own_us.len() < MOST_OWN && !lane.own_failed;
+            lane.entrants.is_empty() && sampled && self.config.tie < lane.own_deviation()
+        };
+        items.extend(self.lanes.iter().filter(vague).map(|lane| one(lane.point, None)));
+        if !items.is_empty() && self.scripts.is_multiple_of(OWN_CHOICE_EVERY) {
+            let lane = &self.lanes[self.scripts / OWN_CHOICE_EVERY % self.lanes.len()];
+            if !lane.own_failed && !lane.entrants.is_empty() {
+                items.push(one(lane.point, None));
+            }
+        }
+        items
+    }
+}

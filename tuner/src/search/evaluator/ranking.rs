@@ -1,0 +1,83 @@
+//! Which environment is best, and how sure that is.
+
+use std::collections::BTreeMap;
+
+use gdrtune_profiles::vocab::Point;
+
+use super::{Evaluator, Explored};
+use crate::{
+    objective::Part,
+    race::{Pick, expected_fall},
+};
+
+/// Standard errors that an environment must be ahead of one with fewer settings: many are compared, one will be lucky.
+const AHEAD: f64 = 2.5;
+/// Scores this close (relative) are a tie, which goes to fewer settings: the least gain that a verdict asks of a setting.
+const TIE: f64 = 0.02;
+
+impl Evaluator<'_> {
+    pub(super) fn usable(&self) -> impl Iterator<Item = (usize, &Explored)> {
+        let all = self.explored.iter().enumerate();
+        all.filter(|(_, e)| e.failed.is_none() && !e.abandoned && e.score.is_finite())
+    }
+
+    /// The environment with the best score.
+    pub(super) fn leader(&self) -> Option<usize> {
+        self.usable().min_by(|(_, a), (_, b)| a.score.total_cmp(&b.score)).map(|(index, _)| index)
+    }
+
+    /// The environment to build on: of those that the leader is not clearly ahead of, the one with the fewest settings,
+    /// then the best score.
+    pub(super) fn incumbent(&self) -> Option<usize> {
+        let best = &self.explored[self.leader()?];
+        let tied = self.usable().filter(|(_, e)| {
+            let margin = AHEAD * e.deviation.hypot(best.deviation);
+            (e.score / best.score).ln() <= margin.max(TIE)
+        });
+        let order = |e: &Explored| (e.environment.0.len(), e.score);
+        tied.min_by(|(_, a), (_, b)| {
+            let ((settings_a, score_a), (settings_b, score_b)) = (order(a), order(b));
+            settings_a.cmp(&settings_b).then(score_a.total_cmp(&score_b))
+        })
+        .map(|(index, _)| index)
+    }
+
+    /// The environment where more samples are expected to improve the final answer most.
+    pub(super) fn contender(&self) -> Option<usize> {
+        // Before anything has a score, the first environment is all there is.
+        let first = self.explored.first().filter(|first| first.failed.is_none() && !first.settled).map(|_| 0);
+        let Some(leader) = self.leader() else { return first };
+        let best = self.explored[leader].score.ln();
+        let others = self.usable().filter(|(index, _)| *index != leader).map(|(_, e)| e.score.ln());
+        let second = others.fold(f64::INFINITY, f64::min);
+        let gain = |index: usize, e: &Explored| {
+            if index == leader {
+                return e.potential + expected_fall(second - best, e.deviation);
+            }
+            let gap = e.score.ln() - best - e.potential;
+            expected_fall(gap, e.deviation)
+        };
+        let open = self.usable().filter(|(_, e)| !e.settled).map(|(index, e)| (gain(index, e), index));
+        open.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1))).map(|(_, index)| index)
+    }
+
+    pub(super) fn rescore(&mut self, index: usize) {
+        let picks = self.explored[index].race.picks();
+        let picks: BTreeMap<Point, Pick> = picks.into_iter().map(|pick| (pick.point, pick)).collect();
+        let (mut parts, mut variance, mut weights) = (Vec::new(), 0.0, 0.0);
+        for weighted in &self.plan.points {
+            let Some(default) = self.default_time(weighted.point) else { continue };
+            let pick = picks.get(&weighted.point);
+            // A point without a time here gains nothing here.
+            let time_us = pick.map_or(default.median_us, |pick| pick.expected_us);
+            parts.push(Part { weight: weighted.weight, time_us, default_us: default.median_us });
+            let weight = self.plan.objective.race_weight(weighted.weight, default.median_us);
+            variance += pick.map_or(0.0, |pick| (weight * pick.deviation).powi(2));
+            weights += weight;
+        }
+        self.explored[index].potential = self.explored[index].race.potential();
+        let score = self.plan.objective.score(&parts).filter(|_| !picks.is_empty());
+        self.explored[index].score = score.unwrap_or(f64::INFINITY);
+        self.explored[index].deviation = if weights > 0.0 { variance.sqrt() / weights } else { 0.0 };
+    }
+}

@@ -1,0 +1,126 @@
+//! Runs scripts within the budget and tells race and watcher of each sample.
+
+use super::{Broken, Evaluator, Stop};
+use crate::{
+    bench::{BenchError, Item, Outcome, Sample, Script, Setup},
+    observe::{Best, Directive, Note},
+    search::{BestEver, SearchError, StoppedBy},
+};
+
+impl Evaluator<'_> {
+    /// Runs items in an explored environment; `offset` is where they begin in what the race asked for.
+    pub(super) fn run_items(
+        &mut self,
+        index: usize,
+        items: Vec<Item>,
+        offset: usize,
+    ) -> Result<Vec<(Item, Outcome)>, Broken> {
+        let before = self.trials;
+        let setup = Setup::Live(self.explored[index].environment.clone());
+        let result = self.run_told(setup, items, Some((index, offset)));
+        self.explored[index].trials += self.trials - before;
+        self.quarantine.adopt(self.explored[index].race.quarantine());
+        self.note_drops(index);
+        self.note_best(index);
+        result
+    }
+
+    pub(super) fn run(&mut self, setup: Setup, items: Vec<Item>) -> Result<Vec<(Item, Outcome)>, Broken> {
+        self.run_told(setup, items, None)
+    }
+
+    /// Runs one script within the budget and tells the race of each sample.
+    pub(super) fn run_told(
+        &mut self,
+        setup: Setup,
+        mut items: Vec<Item>,
+        race: Option<(usize, usize)>,
+    ) -> Result<Vec<(Item, Outcome)>, Broken> {
+        self.check()?;
+        let left = self.plan.budget_trials.saturating_sub(self.trials);
+        items.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        let script = Script { setup, fresh: false, items };
+        self.observer.note(Note::Script(&script));
+        let mut samples: Vec<Sample> = Vec::new();
+        let observer = &mut *self.observer;
+        let ran = self.bench.run(&script, self.cancel, &mut |sample| {
+            observer.note(Note::Sample { script: &script, sample: &sample });
+            samples.push(sample);
+        });
+        let mut results = Vec::with_capacity(samples.len());
+        for mut sample in samples {
+            let Some(item) = script.items.get(sample.item).cloned() else { continue };
+            self.trials += u64::from(!matches!(sample.outcome, Outcome::Unsupported(_)));
+            if let Some((index, offset)) = race {
+                sample.item += offset;
+                self.explored[index].race.tell(&sample);
+            }
+            results.push((item, sample.outcome));
+        }
+        match ran {
+            Ok(()) => Ok(results),
+            Err(BenchError::Cancelled) => Err(Broken::Stop(Stop::Fatal(SearchError::Cancelled))),
+            Err(BenchError::Lost(why)) => Err(Broken::Stop(Stop::Fatal(SearchError::Lost(why)))),
+            Err(BenchError::Setup { why, .. }) => Err(Broken::Setup(why)),
+        }
+    }
+
+    pub(super) fn check(&mut self) -> Result<(), Broken> {
+        if self.cancel.is_cancelled() {
+            return Err(Broken::Stop(Stop::Fatal(SearchError::Cancelled)));
+        }
+        let ended = match self.observer.directive() {
+            Directive::Abort => return Err(Broken::Stop(Stop::Fatal(SearchError::Cancelled))),
+            Directive::Finish => Some(StoppedBy::Request),
+            Directive::Continue if self.plan.budget_trials <= self.trials => Some(StoppedBy::Trials),
+            Directive::Continue if self.plan.budget_s <= self.bench.now_s() - self.started_s => {
+                Some(StoppedBy::Seconds)
+            }
+            Directive::Continue => None,
+        };
+        ended.map_or(Ok(()), |by| Err(Broken::Stop(Stop::Ended(by))))
+    }
+
+    /// Share of the budget that is used, by trials or by time, whichever is further.
+    pub(super) fn spent(&self) -> f64 {
+        let trials = self.trials as f64 / self.plan.budget_trials.max(1) as f64;
+        let seconds = (self.bench.now_s() - self.started_s) / self.plan.budget_s.max(1e-9);
+        trials.max(seconds)
+    }
+
+    pub(super) fn note_score(&mut self, index: usize) {
+        let explored = &self.explored[index];
+        let (environment, score, abandoned) = (&explored.environment, explored.score, explored.abandoned);
+        self.observer.note(Note::EnvironmentScored { index, environment, score, abandoned });
+    }
+
+    pub(super) fn note_drops(&mut self, index: usize) {
+        let explored = &mut self.explored[index];
+        for drop in explored.race.take_drops() {
+            let (environment, point, choice) = (&explored.environment, drop.point, drop.choice);
+            self.observer.note(Note::Dropped { environment, point, choice, why: &drop.why });
+        }
+    }
+
+    pub(super) fn note_best(&mut self, index: usize) {
+        let picks = self.explored[index].race.picks();
+        let environment = &self.explored[index].environment;
+        for pick in picks {
+            let beaten = self.best_ever.get(&pick.point).is_none_or(|best| {
+                let same_environment = best.environment == *environment;
+                (same_environment && best.pick != pick)
+                    || (!same_environment && pick.expected_us < best.pick.expected_us)
+            });
+            let Some(default) = self.default_time(pick.point).filter(|_| beaten) else { continue };
+            self.best_ever.insert(pick.point, BestEver { environment: environment.clone(), pick });
+            self.observer.note(Note::Best(Best {
+                point: pick.point,
+                environment,
+                choice: pick.choice,
+                time_us: pick.median_us,
+                samples: pick.samples,
+                default_us: default.median_us,
+            }));
+        }
+    }
+}
