@@ -68,15 +68,10 @@ impl Bench for TwoRails {
                 // Check, warm-up and two timed calls.
                 self.now_s += 4.0 * time_us / 1e6;
                 let two_rails = environment.get("NCCL_SOCKET_IFNAME").is_none();
-                let selected = item.choice.map(|c| Choice { channels: c.channels.max(if two_rails { 2 } else { 1 }), ..c });
-                let timing = Timing {
-                    time_us,
-                    slowest_us: time_us,
-                    median_us: time_us,
-                    max_us: time_us,
-                    cpu_us: 0.0,
-                    selected,
-                };
+                let selected =
+                    item.choice.map(|c| Choice { channels: c.channels.max(if two_rails { 2 } else { 1 }), ..c });
+                let timing =
+                    Timing { time_us, slowest_us: time_us, median_us: time_us, max_us: time_us, cpu_us: 0.0, selected };
                 let outcome = match (selected, item.choice) {
                     (Some(selected), Some(asked)) if selected != asked => Outcome::Substituted { selected, timing },
                     _ => Outcome::Timed(timing),

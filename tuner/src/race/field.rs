@@ -18,8 +18,6 @@ const SWEEPS: usize = 3;
 const PRIOR_WEIGHT: f64 = 4.0;
 /// Noise of one sample before anything is known (log units); typical of small sizes in the recorded grids.
 pub(crate) const PRIOR_NOISE: f64 = 0.12;
-/// Least weight of a sample in a cell with one or two.
-const LEAST_WEIGHT: f64 = 0.25;
 /// Precision of a cell that nothing is known about: a factor of e^3 up or down.
 const VAGUE: f64 = 0.1;
 /// Least noise variance (0.3 %): clocks are no better.
@@ -87,6 +85,8 @@ pub(crate) struct Field {
     core: Vec<f64>,
     /// Level of the pool's priors.
     level: Vec<f64>,
+    /// Whether some cells of the pool had samples when beliefs were last found.
+    grounded: Vec<bool>,
 }
 
 impl Field {
@@ -94,6 +94,7 @@ impl Field {
         self.noise.push(PRIOR_NOISE * PRIOR_NOISE);
         self.core.push(PRIOR_NOISE * PRIOR_NOISE);
         self.level.push(0.0);
+        self.grounded.push(false);
         self.noise.len() - 1
     }
 
@@ -154,6 +155,9 @@ impl Field {
         // group has learned nothing yet would draw sizes together that are ten times apart.
         self.learn_groups();
         self.propagate();
+        for cell in self.cells.iter().filter(|cell| !cell.samples.is_empty()) {
+            self.grounded[cell.pool] = true;
+        }
     }
 
     /// Places each pool's priors: vague ones around the pool's measured cells, given ones shifted to fit them.
@@ -226,8 +230,9 @@ impl Field {
         for cell in &mut self.cells {
             let (variance, core) = (self.noise[cell.pool], self.core[cell.pool]);
             let Some(center) = crate::stats::median(&cell.samples) else { continue };
-            // With one or two samples the median cannot tell an outlier; the field's own belief helps.
-            let center = if cell.samples.len() > 2 || cell.total.precision <= 0.0 {
+            // With one or two samples the median cannot tell an outlier; the field's own belief helps, but only where it
+            // stands on samples of the same pool: what it says of a size that was never measured may be ten times off.
+            let center = if cell.samples.len() > 2 || !self.grounded[cell.pool] {
                 center
             } else {
                 0.5 * (center + cell.total.shift / cell.total.precision)
@@ -235,9 +240,6 @@ impl Field {
             let mut own = Message::default();
             for sample in &cell.samples {
                 let weight = tail_weight((sample - center).powi(2), core);
-                // One or two samples against the neighbours' word: it may make them doubtful, not void. The neighbours can
-                // be wrong together, and then nothing would ever correct them.
-                let weight = if cell.samples.len() > 2 { weight } else { weight.max(LEAST_WEIGHT) };
                 own.precision += weight / variance;
                 own.shift += weight / variance * sample;
             }
@@ -274,9 +276,11 @@ impl Field {
         let (from, to) = (self.cells[link.from].total, self.cells[link.to].total);
         let gap = mean_of(to) - mean_of(from) - group.mean;
         let spread = group.variance + 1.0 / from.precision.max(1e-9) + 1.0 / to.precision.max(1e-9);
-        // A link that is clearly broken pulls less.
-        let variance = group.variance * (TAIL + gap * gap / spread) / (TAIL + 1.0);
-        let variance = variance.max(group.variance);
+        // A link that is clearly broken pulls less. Only samples at both ends can show that: where an end has none, its
+        // belief is the links' own word, and a wrong one would cut itself loose from what could correct it.
+        let shown = self.cells[link.from].taken > 0 && self.cells[link.to].taken > 0;
+        let broken = if shown { (TAIL + gap * gap / spread) / (TAIL + 1.0) } else { 1.0 };
+        let variance = group.variance * broken.max(1.0);
         let forward = through(minus(from, link.backward), group.mean, variance);
         let backward = through(minus(to, link.forward), -group.mean, variance);
         add(&mut self.cells[link.to].total, minus(forward, link.forward));
