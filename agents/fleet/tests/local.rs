@@ -46,7 +46,7 @@ async fn dropping_the_fleet_kills_deaf_children() {
     let folder = tempfile::tempdir().unwrap();
     let marker = folder.path().join("agent.sh").display().to_string();
     // After the introduction it neither reads nor ends.
-    let script = agent_script(BUILD, "").replace("exec cat > /dev/null", "while :; do sleep 1; done");
+    let script = agent_script(BUILD, "").replace("exec cat > /dev/null", "while test -e $0; do sleep 0.2; done");
     let (sender, _events) = channel();
     let fleet = Fleet::connect(config(executable(folder.path(), &script)), hosts(), sender).await.unwrap();
     assert!(fleet.failures().is_empty(), "{:?}", fleet.failures());

@@ -1,11 +1,12 @@
 //! The fleet over agents in memory, with paused time: heartbeats, losses, handshakes, the window.
 #![expect(clippy::unwrap_used, reason = "only tests use this")]
 
+#[path = "support/fake.rs"]
+mod fake;
 #[path = "support/messages.rs"]
 mod messages;
 
 use std::{
-    future::Future,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -14,163 +15,18 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::BoxFuture;
+use fake::{Agent, Fake, Far, agent};
 use gdrtune_fleet::{
     Fleet, FleetConfig, FleetError, FleetEvent, LaunchError, LaunchErrorKind, LauncherKind, SendError,
     hosts::Host,
-    launcher::{AgentProcess, AgentSpec, Ended, Freshness, Launched, Launcher, Stage},
+    launcher::{Ended, Freshness},
 };
 use gdrtune_wire::{FromAgent, GroupId, HEARTBEAT, SILENCE_LIMIT, ToAgent, codec};
 use messages::{BUILD, hello, inventory};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
-    sync::watch,
+    io::AsyncWriteExt,
     time::{Instant, sleep},
 };
-
-/// The far ends of an agent's streams.
-struct Far {
-    host: String,
-    freshness: Freshness,
-    stdin: DuplexStream,
-    stdout: DuplexStream,
-    stderr: DuplexStream,
-    decoder: codec::Decoder,
-}
-
-impl Far {
-    async fn say(&mut self, message: &FromAgent) {
-        self.stdout.write_all(&codec::encode(message).unwrap()).await.ok();
-    }
-
-    /// The next message that is no heartbeat; heartbeats are answered. `None` is the end of input.
-    async fn hear(&mut self) -> Option<ToAgent> {
-        loop {
-            match self.hear_all().await? {
-                ToAgent::Ping(number) => self.say(&FromAgent::Pong(number)).await,
-                message => return Some(message),
-            }
-        }
-    }
-
-    async fn hear_all(&mut self) -> Option<ToAgent> {
-        let mut buffer = [0; 1024];
-        loop {
-            if let Some(message) = self.decoder.next_message().unwrap() {
-                return Some(message);
-            }
-            let count = self.stdin.read(&mut buffer).await.ok()?;
-            if count == 0 {
-                return None;
-            }
-            self.decoder.feed(&buffer[..count]);
-        }
-    }
-
-    async fn introduce(&mut self, build_id: &str) {
-        self.stdout.write_all(codec::PREAMBLE).await.unwrap();
-        assert!(matches!(self.hear().await, Some(ToAgent::Hello(_))));
-        self.say(&FromAgent::Hello(hello(build_id))).await;
-        if matches!(self.hear().await, Some(ToAgent::Inventory)) {
-            self.say(&FromAgent::Inventory(inventory())).await;
-        }
-    }
-
-    /// Lives until it is told to end.
-    async fn serve(mut self) -> Ended {
-        self.introduce(BUILD).await;
-        while let Some(message) = self.hear().await {
-            match message {
-                ToAgent::Stop(group) => self.say(&FromAgent::Refused { why: format!("{group:?}") }).await,
-                ToAgent::Shutdown => break,
-                other => panic!("unexpected {other:?}"),
-            }
-        }
-        Ended::Code(0)
-    }
-}
-
-type Agent = Arc<dyn Fn(Far) -> BoxFuture<'static, Ended> + Send + Sync>;
-
-fn agent<F: Future<Output = Ended> + Send + 'static>(run: impl Fn(Far) -> F + Send + Sync + 'static) -> Agent {
-    Arc::new(move |far| Box::pin(run(far)))
-}
-
-struct Fake {
-    agent: Agent,
-    can_replace: bool,
-    /// Agents that are being started or run.
-    alive: Arc<AtomicUsize>,
-}
-
-impl std::fmt::Debug for Fake {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Fake")
-    }
-}
-
-struct FakeProcess {
-    task: tokio::task::JoinHandle<()>,
-    ended: watch::Receiver<Option<Ended>>,
-    alive: Arc<AtomicUsize>,
-}
-
-impl AgentProcess for FakeProcess {
-    fn wait(&mut self) -> BoxFuture<'_, Ended> {
-        Box::pin(async {
-            let ended = self.ended.wait_for(Option::is_some).await.map(|ended| ended.clone());
-            ended.ok().flatten().unwrap_or(Ended::Signal(9))
-        })
-    }
-
-    fn close(self: Box<Self>) -> BoxFuture<'static, ()> {
-        Box::pin(async move { drop(self) })
-    }
-}
-
-impl Drop for FakeProcess {
-    fn drop(&mut self) {
-        self.task.abort();
-        self.alive.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-impl Launcher for Fake {
-    fn start<'a>(
-        &'a self,
-        host: &'a Host,
-        _spec: &'a AgentSpec,
-        freshness: Freshness,
-        stage: &'a Stage,
-    ) -> BoxFuture<'a, Result<Launched, LaunchError>> {
-        stage.set("making it up");
-        let (stdin, far_stdin) = tokio::io::duplex(1 << 10);
-        let (far_stdout, stdout) = tokio::io::duplex(1 << 10);
-        let (far_stderr, stderr) = tokio::io::duplex(1 << 10);
-        let (end, ended) = watch::channel(None);
-        let far = Far {
-            host: host.name.clone(),
-            freshness,
-            stdin: far_stdin,
-            stdout: far_stdout,
-            stderr: far_stderr,
-            decoder: codec::Decoder::new(),
-        };
-        self.alive.fetch_add(1, Ordering::SeqCst);
-        let run = (self.agent)(far);
-        let task = tokio::spawn(async move {
-            end.send(Some(run.await)).ok();
-        });
-        let process = Box::new(FakeProcess { task, ended, alive: Arc::clone(&self.alive) });
-        Box::pin(async move {
-            Ok(Launched { stdin: Box::new(stdin), stdout: Box::new(stdout), stderr: Box::new(stderr), process })
-        })
-    }
-
-    fn can_replace(&self) -> bool {
-        self.can_replace
-    }
-}
 
 struct Setup {
     config: FleetConfig,

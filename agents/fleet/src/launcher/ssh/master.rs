@@ -5,6 +5,7 @@
 //! the master can be ended at once, with the channels on it.
 
 use std::{
+    ffi::OsString,
     fs::{self, File},
     io::{self, Read, Write},
     os::unix::net::UnixStream,
@@ -63,9 +64,27 @@ impl Master {
             if error.kind != LaunchErrorKind::Dropped || attempt == MAX_ATTEMPTS {
                 return Err(error);
             }
+            if attempt == 1 {
+                Self::look_behind_drop(options, control, host).await?;
+            }
             tokio::time::sleep(PAUSE.mul_f64(f64::from(attempt) * rand::random_range(1.0..3.0))).await;
             attempt += 1;
         }
+    }
+
+    /// Gives the real reason where a jump host is behind a dropped connection: a master hides the words of its jump
+    /// hosts, a plain connection shows them.
+    async fn look_behind_drop(
+        options: &SshOptions,
+        control: &Arc<ControlDirectory>,
+        host: &Host,
+    ) -> Result<(), LaunchError> {
+        let log = control.socket().with_extension("log");
+        let plain = ["-T", "-x", "-o", "ControlPath=none"].map(OsString::from).to_vec();
+        let status =
+            run_ssh(options, host, plain, Some("exit"), &log).await.map_err(|error| not_started(host, &error))?;
+        let error = diagnose::connection(options, host, &take_log(&log));
+        if status.success() || error.kind == LaunchErrorKind::Dropped { Ok(()) } else { Err(error) }
     }
 
     async fn connect_once(
@@ -75,11 +94,13 @@ impl Master {
     ) -> Result<Self, LaunchError> {
         let socket = control.socket();
         let log = socket.with_extension("log");
-        let status = run_ssh(options, host, &socket, &log).await.map_err(|error| not_started(host, &error))?;
-        let words = fs::read(&log).unwrap_or_default();
-        fs::remove_file(&log).ok();
+        let mut as_master = ["-M", "-f", "-N", "-T", "-x", "-S"].map(OsString::from).to_vec();
+        as_master.push(socket.clone().into());
+        as_master.extend(["-o".into(), format!("ControlPersist={IDLE_SECONDS}s").into()]);
+        let status = run_ssh(options, host, as_master, None, &log).await.map_err(|error| not_started(host, &error))?;
+        let words = take_log(&log);
         if !status.success() {
-            return Err(diagnose::connection(options, host, &String::from_utf8_lossy(&words)));
+            return Err(diagnose::connection(options, host, &words));
         }
         let session = Arc::new(Session::resume_mux(socket.clone().into_boxed_path(), None));
         Ok(Self { socket, session, _control: Arc::clone(control) })
@@ -110,22 +131,33 @@ impl Drop for Master {
     }
 }
 
-/// Runs ssh until its master is in the background, or has failed. Its words, and those of its jump hosts, go to `log`.
-async fn run_ssh(options: &SshOptions, host: &Host, socket: &Path, log: &Path) -> io::Result<ExitStatus> {
+/// Runs ssh until it ends or goes to the background. Its words go to `log`.
+async fn run_ssh(
+    options: &SshOptions,
+    host: &Host,
+    mode: Vec<OsString>,
+    remote_command: Option<&str>,
+    log: &Path,
+) -> io::Result<ExitStatus> {
     use std::os::unix::process::CommandExt;
     // Of another kind, so that it is not taken for a missing ssh.
     let log_file = File::create(log).map_err(|error| io::Error::other(format!("{}: {error}", log.display())))?;
     let mut command = Command::new("ssh");
-    command.args(arguments(options, host, socket)).process_group(0);
+    command.args(mode).args(arguments(options, host)).args(remote_command).process_group(0);
     // Jump hosts are reached by another ssh that does not inherit BatchMode: it asks this program, which says no.
     command.env("SSH_ASKPASS_REQUIRE", "force").env("SSH_ASKPASS", "/bin/false");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log_file);
     tokio::process::Command::from(command).kill_on_drop(true).status().await
 }
 
-fn arguments(options: &SshOptions, host: &Host, socket: &Path) -> Vec<std::ffi::OsString> {
-    let mut arguments: Vec<std::ffi::OsString> = ["-M", "-f", "-N", "-T", "-x", "-S"].map(Into::into).to_vec();
-    arguments.push(socket.into());
+fn take_log(log: &Path) -> String {
+    let words = fs::read(log).unwrap_or_default();
+    fs::remove_file(log).ok();
+    String::from_utf8_lossy(&words).into_owned()
+}
+
+fn arguments(options: &SshOptions, host: &Host) -> Vec<OsString> {
+    let mut arguments = Vec::new();
     if let Some(config) = &options.ssh_config {
         arguments.extend(["-F".into(), config.into()]);
     }
@@ -134,7 +166,6 @@ fn arguments(options: &SshOptions, host: &Host, socket: &Path) -> Vec<std::ffi::
         "BatchMode=yes".to_owned(),
         format!("StrictHostKeyChecking={host_keys}"),
         format!("ConnectTimeout={}", options.connect_timeout.as_secs().max(1)),
-        format!("ControlPersist={IDLE_SECONDS}s"),
         "ServerAliveInterval=15".to_owned(),
         // Words of the user's configuration that are meant for shells, and would get in the way of many connections.
         "ClearAllForwardings=yes".to_owned(),

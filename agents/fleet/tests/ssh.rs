@@ -1,0 +1,298 @@
+//! The ssh launcher against a real sshd on the loopback. Skipped, and said so, where there is none.
+#![expect(clippy::unwrap_used, reason = "only tests use this")]
+
+#[path = "support/messages.rs"]
+mod messages;
+#[path = "support/shell.rs"]
+mod shell;
+#[path = "support/sshd.rs"]
+mod sshd;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::mpsc::{Receiver, channel},
+};
+
+use gdrtune_fleet::{
+    Fleet, FleetConfig, FleetEvent, LaunchError, LaunchErrorKind, LauncherKind, hosts::Host, launcher::SshOptions,
+};
+use messages::BUILD;
+use shell::{agent_script, events_until, eventually, executable, processes};
+use sshd::Sshd;
+
+async fn connect(executable: &Path, options: SshOptions, host: &str) -> (Fleet, Receiver<FleetEvent>) {
+    let mut config = FleetConfig::new(BUILD, executable, LauncherKind::Ssh(options));
+    config.agent_env = vec![("GDRTUNE_X".to_owned(), "it's $HOME \\ !x".to_owned())];
+    let (sender, events) = channel();
+    (Fleet::connect(config, vec![Host::named(host)], sender).await.unwrap(), events)
+}
+
+async fn connect_far(sshd: &Sshd, script: &str) -> (Fleet, Receiver<FleetEvent>) {
+    connect(&executable(sshd.folder.path(), script), sshd.options(), "far").await
+}
+
+fn failure(fleet: &Fleet) -> &LaunchError {
+    let [(0, error)] = fleet.failures() else { panic!("{:?}", fleet.failures()) };
+    error
+}
+
+fn assert_ready(fleet: &Fleet, sshd: &Sshd) {
+    let log = fs::read_to_string(sshd.path("sshd.log")).unwrap();
+    assert!(fleet.failures().is_empty(), "{:?}\n{log}", fleet.failures());
+}
+
+/// All files below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return vec![] };
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn uploads_once_and_reuses() {
+    let Some(sshd) = Sshd::start("uploads_once_and_reuses") else { return };
+    let script = agent_script(BUILD, "echo \"with $GDRTUNE_X $1\" >&2");
+    let mut inodes = Vec::new();
+    for round in 0..3 {
+        if round == 2 {
+            fs::write(&files(&sshd.path("cache"))[0], "#!/bin/sh\n# cut short\n").unwrap();
+        }
+        let (fleet, events) = connect_far(&sshd, &script).await;
+        assert_ready(&fleet, &sshd);
+        let line = "with it's $HOME \\ !x agent".to_owned();
+        events_until(&events, |event| *event == FleetEvent::Log { node: 0, line: line.clone() });
+        fleet.shutdown().await;
+        eventually("the end of the connection", || sshd.connections().is_empty());
+        let [file] = &files(&sshd.path("cache"))[..] else { panic!("{:?}", files(&sshd.path("cache"))) };
+        let metadata = fs::metadata(file).unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o700);
+        assert_eq!(fs::metadata(file.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(fs::read_to_string(file).unwrap(), script);
+        inodes.push(metadata.ino());
+    }
+    assert_eq!(inodes[0], inodes[1], "the second connection reuses the file");
+    assert_ne!(inodes[1], inodes[2], "a file that is cut short is replaced");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_build_is_uploaded_again_then_said() {
+    let Some(sshd) = Sshd::start("another_build_is_uploaded_again_then_said") else { return };
+    let (fleet, events) = connect_far(&sshd, &agent_script("build-0", "")).await;
+    let error = failure(&fleet);
+    assert_eq!(error.kind, LaunchErrorKind::BuildMismatch, "{error}");
+    let again =
+        events.try_iter().filter(|event| matches!(event, FleetEvent::Log { line, .. } if line.contains("again")));
+    assert_eq!(again.count(), 1);
+    drop(fleet);
+    eventually("the end of the connections", || sshd.connections().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn host_keys_are_strict() {
+    let Some(sshd) = Sshd::start("host_keys_are_strict") else { return };
+    let known = fs::read_to_string(sshd.path("known_hosts")).unwrap();
+    fs::remove_file(sshd.path("known_hosts")).unwrap();
+    let script = agent_script(BUILD, "");
+    let (fleet, _events) = connect_far(&sshd, &script).await;
+    let error = failure(&fleet);
+    assert_eq!(error.kind, LaunchErrorKind::HostKeyUnknown, "{error}");
+    assert!(error.hint.contains("--accept-new-host-keys") && error.hint.contains("ssh -F"), "{error}");
+    assert!(!sshd.path("known_hosts").exists());
+
+    let accepting = SshOptions { accept_new_host_keys: true, ..sshd.options() };
+    let (fleet, _events) = connect(&sshd.path("agent.sh"), accepting.clone(), "far").await;
+    assert_ready(&fleet, &sshd);
+    fleet.shutdown().await;
+    let key = known.split_whitespace().nth(2).unwrap();
+    assert!(fs::read_to_string(sshd.path("known_hosts")).unwrap().contains(key));
+
+    sshd.change_known_key();
+    for options in [sshd.options(), accepting] {
+        let (fleet, _events) = connect(&sshd.path("agent.sh"), options, "far").await;
+        let error = failure(&fleet);
+        assert_eq!(error.kind, LaunchErrorKind::HostKeyChanged, "{error}");
+        assert!(error.detail.contains("known_hosts"), "names the file: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refusals_are_told_apart() {
+    let Some(mut sshd) = Sshd::start("refusals_are_told_apart") else { return };
+    let script = agent_script(BUILD, "");
+    fs::write(sshd.path("authorized_keys"), "").unwrap();
+    let (fleet, _events) = connect_far(&sshd, &script).await;
+    let error = failure(&fleet);
+    assert_eq!(error.kind, LaunchErrorKind::AuthRefused, "{error}");
+    assert!(error.hint.contains("no password prompts"), "{error}");
+    // The jump host refuses too, and it is its own words that are shown.
+    let (fleet, _events) = connect(&sshd.path("agent.sh"), sshd.options(), "behind").await;
+    assert_eq!(failure(&fleet).kind, LaunchErrorKind::AuthRefused, "{}", failure(&fleet));
+
+    let (fleet, _events) = connect(&sshd.path("agent.sh"), sshd.options(), "nowhere").await;
+    assert_eq!(failure(&fleet).kind, LaunchErrorKind::NameUnknown, "{}", failure(&fleet));
+
+    let broken = sshd.path("broken_config");
+    fs::write(&broken, "Host *\n Nonsense yes\n").unwrap();
+    let options = SshOptions { ssh_config: Some(broken), ..SshOptions::new() };
+    let (fleet, _events) = connect(&sshd.path("agent.sh"), options, "far").await;
+    let error = failure(&fleet);
+    assert_eq!(error.kind, LaunchErrorKind::SshConfig, "{error}");
+    assert!(error.detail.contains("line 2"), "{error}");
+
+    sshd.stop();
+    let (fleet, _events) = connect(&sshd.path("agent.sh"), sshd.options(), "far").await;
+    assert_eq!(failure(&fleet).kind, LaunchErrorKind::Refused, "{}", failure(&fleet));
+    let (fleet, _events) = connect(&sshd.path("absent"), sshd.options(), "far").await;
+    assert_eq!(failure(&fleet).kind, LaunchErrorKind::Local, "{}", failure(&fleet));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_login_shell_and_its_noise_will_do() {
+    let Some(sshd) = Sshd::start("any_login_shell_and_its_noise_will_do") else { return };
+    for shell in ["bash", "csh", "fish"] {
+        if Command::new(shell).args(["-c", "true"]).output().is_err() {
+            eprintln!("SKIPPED part of any_login_shell_and_its_noise_will_do: there is no {shell}");
+            continue;
+        }
+        fs::remove_dir_all(sshd.path("cache")).ok();
+        sshd.wrap(&format!(
+            "echo 'Welcome to far'; echo GDRTUNE; echo noise >&2; exec {shell} -c \"$SSH_ORIGINAL_COMMAND\""
+        ));
+        let script = agent_script(BUILD, "echo \"with $GDRTUNE_X $1\" >&2");
+        let (fleet, events) = connect_far(&sshd, &script).await;
+        assert_ready(&fleet, &sshd);
+        let mut missing = vec!["Welcome to far", "with it's $HOME \\ !x agent"];
+        while !missing.is_empty() {
+            let seen = events_until(&events, |event| matches!(event, FleetEvent::Log { .. }));
+            let Some(FleetEvent::Log { line, .. }) = seen.last() else { unreachable!() };
+            missing.retain(|wanted| wanted != line);
+        }
+        fleet.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hosts_that_cannot_run_it_say_why() {
+    let Some(sshd) = Sshd::start("hosts_that_cannot_run_it_say_why") else { return };
+    let script = agent_script(BUILD, "");
+    let other = sshd.path("bin");
+    fs::create_dir(&other).unwrap();
+    shell::write_executable(&other.join("uname"), "#!/bin/sh\necho Linux aarch65\n");
+    let run = "exec sh -c \"$SSH_ORIGINAL_COMMAND\"";
+    for (wrapper, kind, words) in [
+        (format!("PATH={}:$PATH; {run}", other.display()), LaunchErrorKind::OtherArchitecture, "Linux aarch65"),
+        // A file size limit ends the upload as a full disk does.
+        (format!("ulimit -f 0; {run}"), LaunchErrorKind::UploadFailed, "could not be written"),
+        (format!("XDG_CACHE_HOME=/proc/none {run}"), LaunchErrorKind::UploadFailed, "/proc/none"),
+        (format!("XDG_CACHE_HOME= HOME= {run}"), LaunchErrorKind::Probe, "cache folder"),
+        ("echo This account is for git only; exit 1".to_owned(), LaunchErrorKind::Probe, "for git only"),
+    ] {
+        sshd.wrap(&wrapper);
+        let (fleet, _events) = connect_far(&sshd, &script).await;
+        let error = failure(&fleet);
+        assert_eq!(error.kind, kind, "{error}");
+        assert!(error.detail.contains(words), "{error}");
+        assert_eq!(files(&sshd.path("cache")), Vec::<PathBuf>::new());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jump_hosts_work_out_of_reach_of_ctrl_c() {
+    let Some(sshd) = Sshd::start("jump_hosts_work_out_of_reach_of_ctrl_c") else { return };
+    let path = executable(sshd.folder.path(), &agent_script(BUILD, ""));
+    let (fleet, _events) = connect(&path, sshd.options(), "behind").await;
+    assert_ready(&fleet, &sshd);
+    let config = sshd.path("ssh_config").display().to_string();
+    let group_of = |id: u32| {
+        let output = Command::new("ps").args(["-o", "pgid=", "-p", &id.to_string()]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let jumps: Vec<u32> = processes()
+        .iter()
+        .filter(|(_, line)| line.contains(&config) && line.contains(" -W "))
+        .map(|(id, _)| *id)
+        .collect();
+    assert!(!jumps.is_empty());
+    let own = group_of(std::process::id());
+    assert!(jumps.iter().all(|id| group_of(*id) != own));
+    fleet.shutdown().await;
+    eventually("the end of both connections", || sshd.connections().is_empty());
+    eventually("the end of ssh", || !processes().iter().any(|(_, line)| line.contains(&config)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_connection_is_a_loss() {
+    let Some(sshd) = Sshd::start("a_cut_connection_is_a_loss") else { return };
+    let (fleet, events) = connect_far(&sshd, &agent_script(BUILD, "")).await;
+    assert_ready(&fleet, &sshd);
+    for id in sshd.connections() {
+        // Not -9: of the two processes that serve a plain user, the other one would keep the connection.
+        assert!(Command::new("kill").arg(id.to_string()).status().unwrap().success());
+    }
+    let seen = events_until(&events, |event| matches!(event, FleetEvent::Lost { .. }));
+    let Some(FleetEvent::Lost { why, .. }) = seen.last() else { unreachable!() };
+    assert!(why.contains("connection was lost"), "{why}");
+    fleet.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dropping_the_fleet_ends_the_connection() {
+    let Some(sshd) = Sshd::start("dropping_the_fleet_ends_the_connection") else { return };
+    // An agent that does not care about its input.
+    let script = agent_script(BUILD, "").replace("exec cat > /dev/null", "while test -e $0; do sleep 0.2; done");
+    let (fleet, _events) = connect_far(&sshd, &script).await;
+    assert_ready(&fleet, &sshd);
+    assert!(!sshd.connections().is_empty());
+    drop(fleet);
+    eventually("the end of the connection", || sshd.connections().is_empty());
+}
+
+/// Not a test by itself: the client that the two tests below run as a process of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client() {
+    let Some(folder) = std::env::var_os("GDRTUNE_TEST_CLIENT").map(PathBuf::from) else { return };
+    let options = SshOptions { ssh_config: Some(folder.join("ssh_config")), ..SshOptions::new() };
+    let (fleet, _events) = connect(&folder.join("agent.sh"), options, "far").await;
+    println!("\nconnected: {:?}", fleet.failures().iter().map(|(_, error)| error.kind).collect::<Vec<_>>());
+    std::future::pending::<()>().await;
+}
+
+/// Starts the client; gives it and what it says of its connection.
+fn run_client(sshd: &Sshd, path: Option<&str>) -> (std::process::Child, String) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "client", "--nocapture"]).env("GDRTUNE_TEST_CLIENT", sshd.folder.path());
+    if let Some(path) = path {
+        command.env("PATH", path);
+    }
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let said = lines.find_map(|line| line.strip_prefix("connected: ").map(str::to_owned));
+    (child, said.unwrap())
+}
+
+#[test]
+fn a_missing_ssh_is_said() {
+    let Some(sshd) = Sshd::start("a_missing_ssh_is_said") else { return };
+    executable(sshd.folder.path(), &agent_script(BUILD, ""));
+    let (mut child, said) = run_client(&sshd, Some("/nonexistent"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(said, "[NoSsh]");
+}
+
+#[test]
+fn a_killed_client_leaves_nothing() {
+    let Some(sshd) = Sshd::start("a_killed_client_leaves_nothing") else { return };
+    executable(sshd.folder.path(), &agent_script(BUILD, ""));
+    let (mut child, said) = run_client(&sshd, None);
+    assert_eq!(said, "[]");
+    let cache = sshd.path("cache").display().to_string();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    eventually("the end of the agent", || !processes().iter().any(|(_, line)| line.contains(&cache)));
+    eventually("the end of the connection", || sshd.connections().is_empty());
+}
