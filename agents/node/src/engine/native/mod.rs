@@ -127,13 +127,13 @@ impl NativeEngine {
         }
         let bytes = item.point.bytes as usize;
         let at = Circumstances { collective, bytes, world, interfaces };
+        let rules = self.rules.as_ref().map(|rules| rules.matching(item.point, self.init.nodes, world));
         let selected = match item.choice {
             Some(choice) => select(Some(choice), at)?,
-            // As NCCL does, a rule that cannot be followed is passed over.
-            None => match self.rules.as_ref().and_then(|rules| rules.lookup(item.point, self.init.nodes, world)) {
-                Some(rule) => select(Some(rule), at).or_else(|_| select(None, at))?,
-                None => select(None, at)?,
-            },
+            None => {
+                let followed = rules.iter().flatten().find_map(|&rule| select(Some(rule), at).ok());
+                followed.map_or_else(|| select(None, at), Ok)?
+            }
         };
         let call = Call {
             collective,
