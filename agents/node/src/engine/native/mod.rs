@@ -127,13 +127,12 @@ impl NativeEngine {
         }
         let bytes = item.point.bytes as usize;
         let at = Circumstances { collective, bytes, world, interfaces };
-        let rules = self.rules.as_ref().map(|rules| rules.matching(item.point, self.init.nodes, world));
-        let selected = match item.choice {
-            Some(choice) => select(Some(choice), at)?,
-            None => {
-                let followed = rules.iter().flatten().find_map(|&rule| select(Some(rule), at).ok());
-                followed.map_or_else(|| select(None, at), Ok)?
-            }
+        let selected = if item.choice.is_some() {
+            select(item.choice, at)?
+        } else {
+            let rules = self.rules.as_ref().map(|rules| rules.matching(item.point, self.init.nodes, world));
+            let followed = rules.iter().flatten().find_map(|&rule| select(Some(rule), at).ok());
+            followed.map_or_else(|| select(None, at), Ok)?
         };
         let call = Call {
             collective,
