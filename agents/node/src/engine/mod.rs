@@ -43,9 +43,8 @@ pub trait Engine {
 ///
 /// Every rank must hold the same rules, as each decides by itself.
 pub trait RuleSource: Send {
-    /// The choices of all rules that match, in order of precedence. An engine takes the first that it can follow, as NCCL's
-    /// example plugin does.
-    fn matching(&self, point: Point, nodes: u32, ranks: u32) -> Vec<Choice>;
+    /// The choice of the first rule that matches, if any.
+    fn lookup(&self, point: Point, nodes: u32, ranks: u32) -> Option<Choice>;
 }
 
 /// Why an engine cannot go on.

@@ -130,9 +130,9 @@ impl NativeEngine {
         let selected = if item.choice.is_some() {
             select(item.choice, at)?
         } else {
-            let rules = self.rules.as_ref().map(|rules| rules.matching(item.point, self.init.nodes, world));
-            let followed = rules.iter().flatten().find_map(|&rule| select(Some(rule), at).ok());
-            followed.map_or_else(|| select(None, at), Ok)?
+            let rule = self.rules.as_ref().and_then(|rules| rules.lookup(item.point, self.init.nodes, world));
+            // As in NCCL, a rule that cannot be followed leaves the choice to the engine.
+            select(rule, at).or_else(|_| select(None, at))?
         };
         let call = Call {
             collective,
