@@ -211,7 +211,7 @@ fn what_the_agent_should_not_send_is_a_failure() {
 fn settings_that_cannot_be_used_are_failures() {
     let text = init(0, 1);
     for (variable, value, expected) in [
-        ("NCCL_SOCKET_IFNAME", "=no0", "NCCL_SOCKET_IFNAME==no0 cannot be used: it leaves no interface"),
+        ("NCCL_SOCKET_IFNAME", "=no0", "NCCL_SOCKET_IFNAME==no0 cannot be used: no interface is left"),
         ("GDRTUNE_NATIVE_NSOCKS", "0", "GDRTUNE_NATIVE_NSOCKS=0 cannot be used: use 1 to 16"),
     ] {
         let mut worker = Worker::start(&[], &[(variable, value)]);
