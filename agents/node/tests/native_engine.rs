@@ -267,7 +267,7 @@ fn what_cannot_be_run_is_said_alike_by_all_ranks() {
     );
 }
 
-/// Chooses one thing for messages above a limit.
+/// One rule, for messages above a limit.
 struct OneRule(u64, Choice);
 
 impl RuleSource for OneRule {
@@ -280,19 +280,24 @@ impl RuleSource for OneRule {
 fn rules_choose_where_the_item_does_not() {
     let rule = choice(Algorithm::Tree, Protocol::Ll128, 3);
     let unusable = Choice { algorithm: Algorithm::Pat, ..rule };
+    let own = choice(Algorithm::Tree, Protocol::Ll, 1);
     let asked = choice(Algorithm::Ring, Protocol::Simple, 2);
-    for (rule, expected) in [(rule, rule), (unusable, choice(Algorithm::Tree, Protocol::Ll, 1))] {
-        let with_rule = |rank| NativeEngine::new(init(rank, 2, &KEY), config(), Some(Box::new(OneRule(4096, rule))));
-        let engines = vec![with_rule(0).unwrap(), with_rule(1).unwrap()];
-        let items = [item(Collective::AllReduce, 8192, None), item(Collective::AllReduce, 8192, Some(asked))];
-        let selected = run_ranks(engines, |_, engine| {
+    for (rule, expected) in [(rule, rule), (unusable, own)] {
+        let engines = (0..2)
+            .map(|rank| NativeEngine::new(init(rank, 2, &KEY), config(), Some(Box::new(OneRule(4096, rule)))).unwrap());
+        let items = [
+            item(Collective::AllReduce, 8192, None),
+            item(Collective::AllReduce, 4096, None),
+            item(Collective::AllReduce, 8192, Some(asked)),
+        ];
+        let selected = run_ranks(engines.collect(), |_, engine| {
             engine.prepare(&items, deadline()).unwrap();
             items.each_ref().map(|item| match engine.measure(item).unwrap() {
                 ItemOutcome::Timed(times) => times.selected,
                 other => panic!("{other:?}"),
             })
         });
-        assert_eq!(selected, [[Some(expected), Some(asked)]; 2]);
+        assert_eq!(selected, [[Some(expected), Some(own), Some(asked)]; 2]);
     }
 }
 

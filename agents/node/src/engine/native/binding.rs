@@ -1,8 +1,9 @@
 //! Which local interfaces carry data. Pure but for the list of interfaces that it is given.
 //!
-//! The syntax is `NCCL_SOCKET_IFNAME`'s: `[^][=]name[,name]*`; `^` excludes, `=` wants whole names, otherwise a name is a
-//! prefix. Unlike NCCL, an exclusion never adds the loopback: it carries data only where it is named, or where there is
+//! The syntax is `NCCL_SOCKET_IFNAME`'s. Unlike in NCCL, an exclusion never adds the loopback: it carries data only where it is named, or where there is
 //! nothing else.
+
+use gdrtune_profiles::grammar::ifname::InterfaceList;
 
 use super::{config::IFNAME_VARIABLE, interfaces::LocalInterface};
 use crate::engine::EngineError;
@@ -13,50 +14,28 @@ const MAX_INTERFACES: usize = 16;
 /// Names that never carry data unless asked for: bridges to containers and virtual machines of this host.
 const NOT_BY_DEFAULT: [&str; 2] = ["docker", "virbr"];
 
-/// A parsed value of the variable.
-struct Filter<'a> {
-    is_exclusion: bool,
-    is_exact: bool,
-    names: Vec<&'a str>,
-}
-
-impl<'a> Filter<'a> {
-    fn parse(text: &'a str) -> Self {
-        let (is_exclusion, text) = text.strip_prefix('^').map_or((false, text), |rest| (true, rest));
-        let (is_exact, text) = text.strip_prefix('=').map_or((false, text), |rest| (true, rest));
-        Self { is_exclusion, is_exact, names: text.split(',').filter(|name| !name.is_empty()).collect() }
-    }
-
-    fn names(&self, interface: &str) -> bool {
-        let is_named = |name: &&str| if self.is_exact { interface == *name } else { interface.starts_with(name) };
-        self.names.iter().any(is_named)
-    }
-}
-
 /// The interfaces that carry data, in kernel order; never empty.
 pub(super) fn bind(all: &[LocalInterface], value: Option<&str>) -> Result<Vec<LocalInterface>, EngineError> {
-    let filter = Filter::parse(value.unwrap_or_default());
-    let is_default = |interface: &&LocalInterface| {
-        value.is_some() || !NOT_BY_DEFAULT.iter().any(|prefix| interface.name.starts_with(prefix))
+    let refuse = |why: String| {
+        let value = value.unwrap_or_default().to_owned();
+        EngineError::Setting { name: IFNAME_VARIABLE, value, why }
     };
-    let by_name = !filter.is_exclusion && !filter.names.is_empty();
-    let mut bound: Vec<_> = if by_name {
-        all.iter().filter(|interface| filter.names(&interface.name)).collect()
-    } else {
-        let allowed = all.iter().filter(|interface| !filter.names(&interface.name)).filter(is_default);
-        let (loopback, other): (Vec<_>, Vec<_>) = allowed.partition(|interface| interface.is_loopback);
-        if other.is_empty() { loopback } else { other }
+    let list = value.map(InterfaceList::parse).transpose().map_err(|error| refuse(error.to_string()))?;
+    let is_allowed = |interface: &&LocalInterface| match &list {
+        Some(list) => list.matches(&interface.name),
+        None => !NOT_BY_DEFAULT.iter().any(|prefix| interface.name.starts_with(prefix)),
     };
+    let mut bound: Vec<_> = all.iter().filter(is_allowed).cloned().collect();
+    let is_by_name = list.is_some_and(|list| !list.is_excluding);
+    if !is_by_name && bound.iter().any(|interface| !interface.is_loopback) {
+        bound.retain(|interface| !interface.is_loopback);
+    }
     if bound.is_empty() {
         let known = all.iter().map(|interface| interface.name.as_str()).collect::<Vec<_>>().join(", ");
-        return Err(EngineError::Setting {
-            name: IFNAME_VARIABLE,
-            value: value.unwrap_or_default().to_owned(),
-            why: format!("it leaves no interface that is up with an IPv4 address; this host has {known}"),
-        });
+        return Err(refuse(format!("no interface is left that is up with an IPv4 address; this host has {known}")));
     }
     bound.truncate(MAX_INTERFACES);
-    Ok(bound.into_iter().cloned().collect())
+    Ok(bound)
 }
 
 #[cfg(test)]
@@ -102,8 +81,15 @@ mod tests {
 
     #[test]
     fn a_filter_that_leaves_nothing_names_what_there_is() {
-        let expected = "NCCL_SOCKET_IFNAME==ib0 cannot be used: it leaves no interface that is up with an IPv4 address; \
+        let expected = "NCCL_SOCKET_IFNAME==ib0 cannot be used: no interface is left that is up with an IPv4 address; \
                         this host has lo, eth0";
         assert_eq!(bound(&["lo", "eth0"], Some("=ib0")), Err(expected.into()));
+    }
+
+    #[test]
+    fn a_filter_that_is_none_is_refused() {
+        let expected =
+            "NCCL_SOCKET_IFNAME==^eth0 cannot be used: the modifiers are in the wrong order: write ^= and not =^";
+        assert_eq!(bound(&["lo", "eth0"], Some("=^eth0")), Err(expected.into()));
     }
 }

@@ -15,7 +15,7 @@ pub const SOCKETS_VARIABLE: &str = "GDRTUNE_NATIVE_NSOCKS";
 const MIN_CHUNK_BYTES: usize = 4 << 10;
 /// Above this a chunk leaves every cache.
 const MAX_CHUNK_BYTES: usize = 16 << 20;
-/// Best of 64 KiB to 1 MiB on four ranks over loopback (`benches/openmpi`): fits the second-level cache twice.
+/// Never far from the best of 64 KiB to 1 MiB on four ranks over loopback (`benches/openmpi`); two fit a second-level cache.
 const DEFAULT_CHUNK_BYTES: usize = 256 << 10;
 /// As many as NCCL takes threads times sockets for (`MAX_SOCKETS` in `src/transport/net_socket.cc` is 64).
 const MAX_SOCKETS: usize = 16;

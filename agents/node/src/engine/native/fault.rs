@@ -1,6 +1,6 @@
 //! Faults on purpose, for tests of what happens then. Built only with the cargo feature `test-faults`.
 //!
-//! `GDRTUNE_TEST_FAULT=KIND:COLLECTIVE:ALGORITHM:PROTOCOL[:RANK]`: KIND is `hang`, `wrong` or `crash`; `*` stands for any
+//! `GDRTUNE_TEST_FAULT=KIND:COLLECTIVE:ALGORITHM:PROTOCOL[:RANK]`: KIND is `hang`, `wrong`, `crash` or `panic`; `*` stands for any
 //! collective, algorithm or protocol; without a rank it is rank 0 that is hit. `wrong` needs an item that is checked.
 
 use gdrtune_profiles::vocab::{Algorithm, Collective, Protocol};
@@ -25,6 +25,7 @@ enum Kind {
     Hang,
     Wrong,
     Crash,
+    Panic,
 }
 
 impl Fault {
@@ -36,7 +37,7 @@ impl Fault {
             None => Err(EngineError::Setting {
                 name: VARIABLE,
                 value,
-                why: "write hang, wrong or crash, then :COLLECTIVE:ALGORITHM:PROTOCOL[:RANK], each a name or *"
+                why: "write hang, wrong, crash or panic, then :COLLECTIVE:ALGORITHM:PROTOCOL[:RANK], each a name or *"
                     .to_owned(),
             }),
         }
@@ -58,6 +59,7 @@ impl Fault {
             "hang" => Kind::Hang,
             "wrong" => Kind::Wrong,
             "crash" => Kind::Crash,
+            "panic" => Kind::Panic,
             _ => return None,
         };
         let [collective, algorithm, protocol] = rest;
@@ -76,7 +78,7 @@ impl Fault {
             && self.protocol.is_none_or(|wanted| wanted == selected.protocol)
     }
 
-    /// Hangs or crashes where this call is to.
+    /// Hangs, crashes or panics where this call is to.
     pub(super) fn strike(&self, collective: Collective, selected: Selected) {
         if !self.hits(collective, selected) {
             return;
@@ -86,6 +88,8 @@ impl Fault {
                 std::thread::park();
             },
             Kind::Crash => std::process::abort(),
+            #[expect(clippy::panic, reason = "the fault that was asked for")]
+            Kind::Panic => panic!("the fault that was asked for"),
             Kind::Wrong => {}
         }
     }

@@ -127,13 +127,12 @@ impl NativeEngine {
         }
         let bytes = item.point.bytes as usize;
         let at = Circumstances { collective, bytes, world, interfaces };
-        let selected = match item.choice {
-            Some(choice) => select(Some(choice), at)?,
-            // As NCCL does, a rule that cannot be followed is passed over.
-            None => match self.rules.as_ref().and_then(|rules| rules.lookup(item.point, self.init.nodes, world)) {
-                Some(rule) => select(Some(rule), at).or_else(|_| select(None, at))?,
-                None => select(None, at)?,
-            },
+        let selected = if item.choice.is_some() {
+            select(item.choice, at)?
+        } else {
+            let rule = self.rules.as_ref().and_then(|rules| rules.lookup(item.point, self.init.nodes, world));
+            // As in NCCL, a rule that cannot be followed leaves the choice to the engine.
+            select(rule, at).or_else(|_| select(None, at))?
         };
         let call = Call {
             collective,

@@ -416,3 +416,7 @@ impl Builder<'_> {
 fn partial_of_reduce(call: &Call, start: usize) -> Place {
     if call.rank == call.root { call.output(start) } else { Place { area: Area::Scratch, start } }
 }
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

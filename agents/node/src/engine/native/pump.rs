@@ -36,7 +36,7 @@ pub(super) enum Pace {
 
 impl Pace {
     /// Bytes of a segment that may go out when `ready` of its `bytes` are there.
-    fn release(self, ready: usize, bytes: usize) -> usize {
+    pub(super) fn release(self, ready: usize, bytes: usize) -> usize {
         match self {
             _ if ready >= bytes => bytes,
             Self::Whole => 0,

@@ -87,3 +87,57 @@ fn own_choice(at: Circumstances) -> Selected {
     };
     Selected { algorithm, protocol, channels: 1 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(bytes: usize, interfaces: usize) -> Circumstances {
+        Circumstances { collective: Collective::AllReduce, bytes, world: 4, interfaces }
+    }
+
+    #[test]
+    fn channels_follow_interfaces_and_size() {
+        for (asked, bytes, interfaces, expected) in [
+            (1, 1 << 20, 1, 1),
+            (1, 1 << 20, 3, 3),
+            (0, 1 << 20, 2, 2),
+            (5, 1 << 20, 2, 5),
+            (500, 1 << 20, 1, MAX_CHANNELS),
+            (8, 600, 1, 2),
+            (1, 255, 2, 1),
+            (4, 0, 1, 1),
+        ] {
+            let asked = Choice { algorithm: Algorithm::Ring, protocol: Protocol::Ll, channels: asked };
+            let selected = select(Some(asked), at(bytes, interfaces)).unwrap();
+            assert_eq!(selected.channels, expected, "{asked} {bytes} {interfaces}");
+            assert_eq!(select(None, at(1 << 20, interfaces)).unwrap().channels, interfaces);
+        }
+    }
+
+    #[test]
+    fn the_own_choice_can_always_be_run() {
+        for &collective in Collective::ALL {
+            for shift in 0..40 {
+                let at = Circumstances { collective, ..at(1 << shift, 2) };
+                let own = select(None, at).unwrap();
+                if let Some(choice) = own.choice(collective) {
+                    assert_eq!(select(Some(choice), at), Ok(own), "{collective} {shift}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn protocols_let_data_out_in_their_way() {
+        for (pace, ready, expected) in [
+            (Pace::Whole, 99, 0),
+            (Pace::Whole, 100, 100),
+            (Pace::Pieces(30), 29, 0),
+            (Pace::Pieces(30), 89, 60),
+            (Pace::Pieces(30), 100, 100),
+        ] {
+            assert_eq!(pace.release(ready, 100), expected, "{pace:?} {ready}");
+        }
+    }
+}
