@@ -284,7 +284,11 @@ fn parse_choice(text: &str) -> Result<gdrtune_profiles::vocab::Choice, String> {
         },
         (Some(_), Some(_)) => return Err("too many parts".to_owned()),
     };
-    Ok(gdrtune_profiles::vocab::Choice { algorithm: parse_named(algorithm)?, protocol: parse_named(protocol)?, channels })
+    Ok(gdrtune_profiles::vocab::Choice {
+        algorithm: parse_named(algorithm)?,
+        protocol: parse_named(protocol)?,
+        channels,
+    })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use std::io::{self, Write};
 
-use gdrtune_session::event::{Decision, Event, Level, NodeState, Phase, Record, Trial, TrialResult};
+use gdrtune_session::event::{Decision, Event, Failure, Level, NodeState, Phase, Record, Trial, TrialResult};
 
 /// Shortest time between two progress lines, in milliseconds.
 const PROGRESS_EVERY_MS: u64 = 2_000;
@@ -39,27 +39,39 @@ pub(crate) struct PlainLines<W> {
     failed: u64,
     last_progress_ms: u64,
     phase: Option<Phase>,
-    ranks: u32,
     budget_s: Option<f64>,
+    /// The last score of the environment that the search is at; said when it turns elsewhere.
+    score: Option<String>,
 }
 
 impl<W: Write + Send> PlainLines<W> {
     /// Lines on `out`.
     pub(crate) fn new(out: W) -> Self {
-        Self { out, trials: 0, failed: 0, last_progress_ms: 0, phase: None, ranks: 1, budget_s: None }
+        Self { out, trials: 0, failed: 0, last_progress_ms: 0, phase: None, budget_s: None, score: None }
     }
 
     fn line(&mut self, t_ms: u64, text: &str) -> io::Result<()> {
         writeln!(self.out, "{:>7.1}s  {text}", t_ms as f64 / 1e3)
     }
 
+    fn say_score(&mut self, t_ms: u64) -> io::Result<()> {
+        self.score.take().map_or(Ok(()), |score| self.line(t_ms, &score))
+    }
+
     fn trial(&mut self, t_ms: u64, trial: &Trial) -> io::Result<()> {
         self.trials += 1;
         let asked = trial.requested.map_or_else(|| "default".to_owned(), |c| c.to_string());
         match &trial.result {
+            // The engine ran, or offered, something else: that is about the choice, not a failure of the run.
+            TrialResult::Failed { kind: Failure::Substituted | Failure::Unsupported, .. } => Ok(()),
             TrialResult::Failed { kind, detail } => {
                 self.failed += 1;
-                let text = format!("trial {} failed ({}): {} {asked}: {detail}", trial.trial, failure_name(*kind), trial.point);
+                let text = format!(
+                    "trial {} failed ({}): {} {asked}: {detail}",
+                    trial.trial,
+                    failure_name(*kind),
+                    trial.point
+                );
                 self.line(t_ms, &text)
             }
             TrialResult::Timed { time_us, busbw_gbs, .. } if t_ms >= self.last_progress_ms + PROGRESS_EVERY_MS => {
@@ -84,8 +96,11 @@ impl<W: Write + Send> Progress for PlainLines<W> {
         let t = record.t_ms;
         match &record.event {
             Event::RunStarted { run, engine, hosts, nodes, ranks, seed, budget_s, .. } => {
-                (self.ranks, self.budget_s) = (*ranks, *budget_s);
-                self.line(t, &format!("run {run}: engine {engine}, {nodes} node(s) {hosts}, {ranks} ranks, seed {seed}"))
+                self.budget_s = *budget_s;
+                self.line(
+                    t,
+                    &format!("run {run}: engine {engine}, {nodes} node(s) {hosts}, {ranks} ranks, seed {seed}"),
+                )
             }
             Event::Node { host, state, detail, .. } => match state {
                 NodeState::Connecting | NodeState::Closed => Ok(()),
@@ -96,17 +111,19 @@ impl<W: Write + Send> Progress for PlainLines<W> {
             Event::Emulated { why } => self.line(t, &format!("EMULATED nodes: {why}")),
             Event::Phase { phase } => {
                 self.phase = Some(*phase);
+                self.say_score(t)?;
                 self.line(t, &format!("-- {}", phase_name(*phase)))
             }
-            Event::Space { choices, environments, .. } => {
-                self.line(t, &format!("space: {environments} environment(s), up to {} choices per point", choices.len()))
-            }
+            Event::Space { choices, environments, .. } => self
+                .line(t, &format!("space: {environments} environment(s), up to {} choices per point", choices.len())),
             Event::EnvironmentStarted { index, environment, why } => {
+                self.say_score(t)?;
                 self.line(t, &format!("environment {index}: {environment} ({why})"))
             }
             Event::EnvironmentScored { index, score: Some(score), note, .. } => {
                 let note = if note.is_empty() { String::new() } else { format!(" ({note})") };
-                self.line(t, &format!("environment {index}: {score:.3} of the default time{note}"))
+                self.score = Some(format!("environment {index}: {score:.3} of the default time{note}"));
+                Ok(())
             }
             Event::EnvironmentScored { index, score: None, note, .. } => {
                 self.line(t, &format!("environment {index}: failed: {note}"))
@@ -168,8 +185,7 @@ pub(crate) const fn decision_name(decision: Decision) -> &'static str {
 }
 
 /// A kind of failure in words.
-pub(crate) const fn failure_name(kind: gdrtune_session::event::Failure) -> &'static str {
-    use gdrtune_session::event::Failure;
+pub(crate) const fn failure_name(kind: Failure) -> &'static str {
     match kind {
         Failure::Wrong => "wrong result",
         Failure::Hung => "hung",
@@ -182,7 +198,7 @@ pub(crate) const fn failure_name(kind: gdrtune_session::event::Failure) -> &'sta
 #[cfg(test)]
 mod tests {
     use gdrtune_profiles::vocab::{Collective, Environment, Point};
-    use gdrtune_session::event::{Arm, Failure};
+    use gdrtune_session::event::Arm;
 
     use super::*;
 

@@ -31,8 +31,9 @@ pub(crate) fn resolve(args: &HostArgs) -> Result<Place, Failure> {
         (Some(text), _) => hosts::parse_list("-w", text).map_err(Failure::usage)?,
         (None, Some(path)) => {
             let name = path.display().to_string();
-            let text = fs::read_to_string(path)
-                .map_err(|error| Failure::usage(anyhow::Error::from(error).context(format!("read host file {name}"))))?;
+            let text = fs::read_to_string(path).map_err(|error| {
+                Failure::usage(anyhow::Error::from(error).context(format!("read host file {name}")))
+            })?;
             hosts::parse_file(&name, &text).map_err(Failure::usage)?
         }
         (None, None) => return Ok(this_machine(args.ranks_per_node.unwrap_or(LOCAL_RANKS))),

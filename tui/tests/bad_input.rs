@@ -102,7 +102,14 @@ fn a_full_disk_is_found_before_the_first_trial() {
 
         // The run store on a full disk: the run ends, and says why.
         let run = output(gdrtune(home.path()).env("GDRTUNE_STATE_DIR", &full).args([
-            "tune", "--headless", "--sizes", "1K,4K", "--budget", "20s", "--out", "out",
+            "tune",
+            "--headless",
+            "--sizes",
+            "1K,4K",
+            "--budget",
+            "20s",
+            "--out",
+            "out",
         ]));
         assert_eq!(run.status.code(), Some(1), "{}", stderr(&run));
         assert!(stderr(&run).contains("No space left"), "{}", stderr(&run));

@@ -33,7 +33,8 @@ fn the_demo_writes_a_verified_profile_in_every_format() {
     assert!(summary.contains("loopback"), "says what it was measured on: {summary}");
 
     // What `emit` makes of the profile is what the run wrote.
-    for (format, name) in [("sh", "profile.sh"), ("env", "profile.env"), ("nccl-conf", "nccl.conf"), ("json", "profile.json")]
+    for (format, name) in
+        [("sh", "profile.sh"), ("env", "profile.env"), ("nccl-conf", "nccl.conf"), ("json", "profile.json")]
     {
         let emitted = output(gdrtune(home.path()).args(["emit", "gdrtune-demo/profile.toml", "--format", format]));
         assert!(emitted.status.success(), "{format}: {}", stderr(&emitted));
@@ -52,7 +53,18 @@ fn the_demo_writes_a_verified_profile_in_every_format() {
 fn json_lines_tell_the_whole_run() {
     let home = tempfile::tempdir().unwrap();
     let run = output(gdrtune(home.path()).args([
-        "tune", "--json", "--sizes", "1K,64K", "--budget", "6s", "--trials", "40", "--ranks-per-node", "2", "--out", "out",
+        "tune",
+        "--json",
+        "--sizes",
+        "1K,64K",
+        "--budget",
+        "6s",
+        "--trials",
+        "40",
+        "--ranks-per-node",
+        "2",
+        "--out",
+        "out",
     ]));
     assert!(run.status.success(), "{}", stderr(&run));
     let text = String::from_utf8(run.stdout).unwrap();

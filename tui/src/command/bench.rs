@@ -11,10 +11,7 @@ use gdrtune_session::{
     cluster::{ClusterBench, ClusterConfig, link::FleetLink, pace::PaceConfig},
     connect, run,
 };
-use gdrtune_tuner::{
-    bench::{Bench, Cancel, Item, Outcome, Script, Setup, Timing},
-
-};
+use gdrtune_tuner::bench::{Bench, Cancel, Item, Outcome, Script, Setup, Timing};
 
 use super::tune::launcher;
 use crate::{
@@ -110,9 +107,7 @@ fn measure(
             Outcome::Hung(why) => failures[sample.item] = Some(format!("hung: {why}")),
             Outcome::Crashed(why) | Outcome::Unsupported(why) => failures[sample.item] = Some(why),
         };
-        bench
-            .run(&script, &Cancel::new(), &mut sink)
-            .map_err(|error| Failure::new(Exit::NodesLost, error))?;
+        bench.run(&script, &Cancel::new(), &mut sink).map_err(|error| Failure::new(Exit::NodesLost, error))?;
     }
     let rows = points.iter().zip(samples).zip(failures).map(|((&point, mut samples), failure)| {
         let timing = match (failure, middle(&mut samples)) {
@@ -146,7 +141,11 @@ fn print(args: &BenchArgs, ranks: u32, rows: &[Row]) -> io::Result<()> {
         });
         return writeln!(out, "{document:#}");
     }
-    writeln!(out, "# engine {}, {ranks} ranks, {}, median of {} samples", args.measure.engine, args.measure.data_type, args.repeats)?;
+    writeln!(
+        out,
+        "# engine {}, {ranks} ranks, {}, median of {} samples",
+        args.measure.engine, args.measure.data_type, args.repeats
+    )?;
     writeln!(
         out,
         "# {:>12} {:>12} {:>13} {:>6} {:>10} {:>12} {:>8} {:>8}  ran",

@@ -20,7 +20,11 @@ pub(crate) fn runs() -> Result<Exit, Failure> {
     if rows.is_empty() {
         writeln!(io::stderr(), "no runs in {}", dir.display())?;
     } else {
-        writeln!(out, "{:<26} {:<8} {:>6} {:>8} {:>6}  {:<14} hosts", "run", "engine", "ranks", "trials", "ship", "end")?;
+        writeln!(
+            out,
+            "{:<26} {:<8} {:>6} {:>8} {:>6}  {:<14} hosts",
+            "run", "engine", "ranks", "trials", "ship", "end"
+        )?;
     }
     for row in rows {
         let end = if row.end.is_empty() { "killed" } else { &row.end };

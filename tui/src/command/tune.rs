@@ -117,7 +117,9 @@ fn claim(path: &std::path::Path, existing: Existing) -> Result<OutputDir, Failur
     OutputDir::claim(path, OUTPUT_FILES, existing).map_err(|error| {
         let failure = Failure::usage(error);
         match existing {
-            Existing::Refuse => failure.with_hint("choose another folder with --out, or replace the files with --force"),
+            Existing::Refuse => {
+                failure.with_hint("choose another folder with --out, or replace the files with --force")
+            }
             Existing::Replace => failure.with_hint("choose another folder with --out"),
         }
     })
@@ -148,8 +150,9 @@ const fn strategy(arg: StrategyArg) -> Strategy {
 /// Runs, shows, and says at the end what came of it.
 fn execute(config: RunConfig, show: &ShowArgs, expect_gain: bool) -> Result<Exit, Failure> {
     let dir = paths::runs_dir()?;
-    let writer = RunWriter::create(&dir, &config.run_id)
-        .map_err(|error| Failure::new(Exit::Unexpected, error).with_hint("set GDRTUNE_STATE_DIR to a folder with room"))?;
+    let writer = RunWriter::create(&dir, &config.run_id).map_err(|error| {
+        Failure::new(Exit::Unexpected, error).with_hint("set GDRTUNE_STATE_DIR to a folder with room")
+    })?;
     let store = writer.path().to_owned();
     let runtime = super::runtime()?;
     let controls = Controls::new();
@@ -191,7 +194,9 @@ fn execute(config: RunConfig, show: &ShowArgs, expect_gain: bool) -> Result<Exit
             io::Result::Ok(())
         })?;
     }
-    let outcome = session.join().map_err(|_| anyhow::anyhow!("the session thread panicked; the run store is {}", store.display()))?;
+    let outcome = session
+        .join()
+        .map_err(|_| anyhow::anyhow!("the session thread panicked; the run store is {}", store.display()))?;
     conclude(outcome, &store, use_ui, expect_gain)
 }
 

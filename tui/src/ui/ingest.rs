@@ -3,10 +3,15 @@
 use std::fmt::Write as _;
 
 use gdrtune_profiles::vocab::Point;
-use gdrtune_session::event::{Arm, Decision, Event, Failure, Level, NodeState, Phase, Record, RunEnd, Trial, TrialResult};
+use gdrtune_session::event::{
+    Arm, Decision, Event, Failure, Level, NodeState, Phase, Record, RunEnd, Trial, TrialResult,
+};
 
 use super::{
-    run::{BestKnown, Current, Ended, EnvironmentInPlay, Label, LogLine, Node, Outcome, PointVerdict, Run, TrialRow, Trying},
+    run::{
+        BestKnown, Current, Ended, EnvironmentInPlay, Label, LogLine, Node, Outcome, PointVerdict, Run, TrialRow,
+        Trying,
+    },
     text,
 };
 

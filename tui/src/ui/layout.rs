@@ -118,7 +118,6 @@ fn split_bottom(area: Rect, roomy: bool, focus: Panel) -> (Option<Rect>, Option<
     if !roomy {
         return if focus == Panel::Nodes { (Some(area), None) } else { (None, Some(area)) };
     }
-    let [nodes, log] =
-        Split::horizontal([Constraint::Percentage(36), Constraint::Fill(1)]).spacing(1).areas(area);
+    let [nodes, log] = Split::horizontal([Constraint::Percentage(36), Constraint::Fill(1)]).spacing(1).areas(area);
     (Some(nodes), Some(log))
 }

@@ -35,7 +35,8 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
         Some(RunEnd::NodesLost) => (format!(" {} nodes lost ", glyphs.failed), theme.bad),
         Some(RunEnd::Failed) | None => (format!(" {} failed ", glyphs.failed), theme.bad),
     };
-    let block = Block::bordered().border_set(glyphs.focused_border).border_style(style).title(Line::styled(title, style));
+    let block =
+        Block::bordered().border_set(glyphs.focused_border).border_style(style).title(Line::styled(title, style));
     let inner = block.inner(area);
     block.render(area, buffer);
     let inner = Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner };
@@ -74,7 +75,8 @@ fn gain_text(summary: &Summary) -> String {
         }
         Some(Gain::Verified { median, low, high }) => format!("{} [{low:.2}-{high:.2}]", text::ratio(median)),
     };
-    let mut line = format!("{gain} over the defaults: {} of {} ship", verdicts.ship, text::count(verdicts.total(), "point"));
+    let mut line =
+        format!("{gain} over the defaults: {} of {} ship", verdicts.ship, text::count(verdicts.total(), "point"));
     for (n, what) in [
         (verdicts.keep, "keep the default"),
         (verdicts.too_noisy, "too noisy"),

@@ -266,7 +266,11 @@ fn log_axis(values: &[f64], rows: u16) -> ([f64; 2], Vec<Tick>) {
     };
     let dense = ticks(&[1.0, 2.0, 5.0]);
     let decades_only = ticks(&[1.0]);
-    if dense.len() * 2 <= usize::from(rows) || decades_only.len() < 2 { (bounds, dense) } else { (bounds, decades_only) }
+    if dense.len() * 2 <= usize::from(rows) || decades_only.len() < 2 {
+        (bounds, dense)
+    } else {
+        (bounds, decades_only)
+    }
 }
 
 fn draw_y_axis(frame: Frame, ticks: &[Tick], theme: &Theme, buffer: &mut Buffer) {
@@ -289,7 +293,14 @@ fn draw_y_axis(frame: Frame, ticks: &[Tick], theme: &Theme, buffer: &mut Buffer)
 }
 
 /// The first and the last size, and those between them that have room.
-fn draw_x_labels(summary: &Summary, collective: Collective, frame: Frame, area: Rect, theme: &Theme, buffer: &mut Buffer) {
+fn draw_x_labels(
+    summary: &Summary,
+    collective: Collective,
+    frame: Frame,
+    area: Rect,
+    theme: &Theme,
+    buffer: &mut Buffer,
+) {
     let place = |point: Point| {
         let label = Size(point.bytes).to_string();
         let width = label.len() as u16;

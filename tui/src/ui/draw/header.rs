@@ -82,7 +82,8 @@ fn draw_progress(state: &State, summary: &Summary, theme: &Theme, area: Rect, bu
         None => format!("  {}", text::clock(elapsed_ms)),
         Some(budget_ms) => {
             let share = (elapsed_ms as f64 / budget_ms as f64).min(1.0);
-            let gauge = if area.width < GAUGE_MIN_COLUMNS { String::new() } else { format!(" {}", gauge(share, theme)) };
+            let gauge =
+                if area.width < GAUGE_MIN_COLUMNS { String::new() } else { format!(" {}", gauge(share, theme)) };
             format!("  {} of {}{gauge}", text::clock(elapsed_ms), text::clock(budget_ms))
         }
     };

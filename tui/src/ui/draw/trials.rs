@@ -120,7 +120,8 @@ fn draw_trial(state: &State, row: &TrialRow, columns: Columns, theme: &Theme, pl
         Outcome::Timed { time_us, busbw_gbs, gain } => {
             let (time, busbw) = (text::microseconds(*time_us), text::bandwidth(*busbw_gbs));
             line.push_span(Span::raw(format!("{time:>TIME_COLUMNS$} {busbw:>BANDWIDTH_COLUMNS$} ")));
-            let gain_text = gain.map_or_else(|| theme.glyphs.ok.to_owned(), |g| format!("{} {}", theme.glyphs.ok, text::ratio(g)));
+            let gain_text =
+                gain.map_or_else(|| theme.glyphs.ok.to_owned(), |g| format!("{} {}", theme.glyphs.ok, text::ratio(g)));
             let style = if gain.is_some_and(|g| 1.0 < g) { theme.best_series } else { Style::new() };
             line.push_span(Span::styled(format!("{gain_text:>GAIN_COLUMNS$}"), style));
             if 0 < settings {

@@ -319,6 +319,7 @@ impl<'a> ClusterBench<'a> {
         for (index, item) in items.iter().enumerate() {
             let pace = self.book.pace(&self.config.pace, item.point, item.choice);
             for _ in 0..item.repeats {
+                let check = self.checked.insert((group.process(), item.point, item.choice));
                 wire.push(gdrtune_wire::Item {
                     point: item.point,
                     choice: item.choice,
@@ -326,8 +327,9 @@ impl<'a> ClusterBench<'a> {
                     op: ReduceOp::Sum,
                     root: 0,
                     in_place: false,
-                    check: self.checked.insert((group.process(), item.point, item.choice)),
-                    warmup: pace.warmup,
+                    check,
+                    // The checked call warms up as well as an unchecked one.
+                    warmup: u32::from(!check),
                     iterations: pace.iterations,
                     lease_ms: pace.lease_ms,
                 });

@@ -33,6 +33,9 @@ const MAX_ATTEMPTS: u32 = 4;
 /// Share of the remaining time that one attempt may use, so that a reduced candidate can still be measured.
 const ATTEMPT_SHARE: f64 = 0.6;
 
+/// Gains that are named one by one in the headline.
+const MOST_GAINS: usize = 4;
+
 /// What the verification leaves.
 pub(super) struct Verified {
     /// The last verdict; `None` where there was nothing to verify.
@@ -51,10 +54,31 @@ impl Verified {
     /// The outcome in one sentence.
     pub(super) fn headline(&self) -> String {
         match &self.verdict {
-            Some(verdict) => verdict.sentence.clone(),
+            Some(verdict) if verdict.keeps_defaults() => verdict.sentence.clone(),
+            Some(verdict) => format!("{}: {}", verdict.sentence, gains(verdict)),
             None => "the defaults are best: the search found nothing that beats them".to_owned(),
         }
     }
+}
+
+/// What was gained where something ships: the points one by one, or the largest of many.
+fn gains(verdict: &Verdict) -> String {
+    let mut faster: Vec<(f64, Point)> = verdict
+        .points
+        .iter()
+        .filter(|p| p.decision == verdict::Decision::Ship)
+        .filter_map(|p| Some((p.speedup?.median, p.point)))
+        .collect();
+    let total = verdict.points.len();
+    if faster.is_empty() {
+        return format!("no single point of {total} is clearly faster, all together are");
+    }
+    let count = faster.len();
+    faster.sort_by(|a, b| b.0.total_cmp(&a.0));
+    faster.truncate(MOST_GAINS);
+    let shown: Vec<String> = faster.iter().map(|(median, point)| format!("{median:.2}x at {point}")).collect();
+    let more = if count > MOST_GAINS { ", ..." } else { "" };
+    format!("{count} of {total} points are faster: {}{more}", shown.join(", "))
 }
 
 /// Measures the search's candidate against the default arm, reduced until it holds.
