@@ -28,11 +28,11 @@ fn expect_in(home: &Path, args: &[&str], code: i32, texts: &[&str]) {
 #[test]
 fn host_lists_are_checked_before_anything_starts() {
     let cases: &[(&str, &[&str])] = &[
-        ("node[01-04", &["node[01-04", "]"]),
-        ("node[3-1]", &["3-1"]),
-        ("node[1-99999999]", &["65536"]),
-        ("-oProxyCommand=touch${IFS}x", &["-oProxyCommand"]),
-        ("a;reboot", &["a;reboot"]),
+        ("node[01-04", &["-w:1:5: '[' is never closed"]),
+        ("node[3-1]", &["-w:1:"]),
+        ("node[1-99999999]", &["-w:1:", "65536"]),
+        ("-oProxyCommand=touch${IFS}x", &["-w:1:1:"]),
+        ("a;reboot", &["-w:1:2:"]),
         ("", &["host"]),
     ];
     for (hosts, texts) in cases {
@@ -66,7 +66,7 @@ fn profiles_are_checked_by_file_line_and_nearest_name() {
     expect(&[("p.toml", "")], &["emit", "p.toml", "--format", "tuner_csv"], 2, &["tuner-csv"]);
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("p.toml"), [0xff, 0xfe, 0, 1]).unwrap();
-    expect_in(home.path(), &emit("p.toml"), 2, &["p.toml is not a text file"]);
+    expect_in(home.path(), &emit("p.toml"), 2, &["p.toml:1:1: not UTF-8 text"]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod common;
 
 use std::{
+    io::{BufRead, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
@@ -31,7 +32,7 @@ fn start(hosts: &VirtualHosts, home: &Path) -> Child {
 }
 
 fn count(hosts: &VirtualHosts, host: &str, pattern: &str) -> u32 {
-    hosts.shell(host, &format!("pgrep -fc 'gdrtune {pattern}' || true")).trim().parse().unwrap_or(0)
+    hosts.shell(host, &format!("pgrep -fc '[g]drtune {pattern}' || true")).trim().parse().unwrap_or(0)
 }
 
 fn wait_for_workers(hosts: &VirtualHosts) {
@@ -84,7 +85,7 @@ fn a_killed_client_leaves_nothing() {
 #[test]
 fn a_killed_agent_is_a_lost_node_and_leaves_nothing() {
     let kill = |hosts: &VirtualHosts, _: &mut Child| {
-        hosts.shell("vh3", "pkill -KILL -f 'gdrtune agent'");
+        hosts.shell("vh3", "pkill -KILL -f '[g]drtune agent'");
     };
     killed("a_killed_agent_is_a_lost_node_and_leaves_nothing", kill, &HOSTS, Some(101));
 }
@@ -103,19 +104,23 @@ fn a_killed_worker_costs_one_trial_and_the_run_goes_on() {
         let hosts = VirtualHosts::up(4, None);
         let home = tempfile::tempdir().unwrap();
         let mut client = gdrtune(home.path())
-            .args(["tune", "-w", "vh[1-4]", "--headless", "--sizes", "64K,1M", "--budget", "20s", "--out", "out"])
+            .args(["tune", "-w", "vh[1-4]", "--json", "--sizes", "64K,1M", "--budget", "25s", "--out", "out"])
             .arg("--ssh-config")
             .arg(hosts.ssh_config())
+            .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        wait_for_workers(&hosts);
-        let before = hosts.shell("vh2", "pgrep -f 'gdrtune worker'");
-        hosts.shell("vh2", "pkill -KILL -f 'gdrtune worker'");
-        wait_until("other workers on vh2", Duration::from_secs(15), || {
-            let now = hosts.shell("vh2", "pgrep -f 'gdrtune worker'");
-            !now.trim().is_empty() && now != before
+        // Between two trials a kill costs nothing, so it is done at every trial until one is hit.
+        let mut lines = BufReader::new(client.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let mut trials = lines.by_ref().filter(|line| line.contains(r#""type":"trial""#));
+        let hit = trials.by_ref().take(200).any(|line| {
+            hosts.shell("vh2", "pkill -KILL -f '[g]drtune worker'");
+            line.contains(r#""kind":"crashed""#)
         });
+        assert!(hit, "a trial failed because its worker was killed");
+        assert!(trials.any(|line| line.contains(r#""outcome":"timed""#)), "the run goes on");
+        lines.for_each(drop);
         assert_eq!(client.wait().unwrap().code(), Some(100), "done, and some trials failed");
         assert!(home.path().join("out/profile.toml").is_file());
         wait_for_clean(&hosts, &HOSTS);

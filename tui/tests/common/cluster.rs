@@ -11,7 +11,7 @@ const INSIDE: &str = "GDRTUNE_TEST_SANDBOX";
 
 /// Runs `body` in private network, mount and PID namespaces, where it may make virtual hosts; skips where the machine
 /// does not allow that. `test` is the name of the calling test function, which is started again in there.
-pub fn in_sandbox(test: &str, body: impl FnOnce()) {
+pub(crate) fn in_sandbox(test: &str, body: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
         return body();
     }
@@ -47,13 +47,13 @@ fn missing() -> Option<String> {
 }
 
 /// Virtual hosts `vh1` to `vhN`; gone with the sandbox.
-pub struct VirtualHosts {
+pub(crate) struct VirtualHosts {
     script: PathBuf,
 }
 
 impl VirtualHosts {
     /// Makes `count` hosts with two rails: railA 4 Gbit/s, railB 500 Mbit/s. `rates` overrides both.
-    pub fn up(count: u32, rates: Option<(&str, &str)>) -> Self {
+    pub(crate) fn up(count: u32, rates: Option<(&str, &str)>) -> Self {
         let hosts = Self { script: root().join("testenv/vhosts.sh") };
         let mut command = hosts.command(&["up", &count.to_string()]);
         if let Some((a, b)) = rates {
@@ -71,20 +71,20 @@ impl VirtualHosts {
     }
 
     /// Runs a sub-command of vhosts.sh, such as `cut vh3 railA`.
-    pub fn call(&self, args: &[&str]) -> Output {
+    pub(crate) fn call(&self, args: &[&str]) -> Output {
         let output = self.command(args).output().expect("vhosts.sh starts");
         assert!(output.status.success(), "vhosts.sh {args:?}: {}", String::from_utf8_lossy(&output.stderr));
         output
     }
 
     /// The ssh configuration that reaches the hosts.
-    pub fn ssh_config(&self) -> PathBuf {
+    pub(crate) fn ssh_config(&self) -> PathBuf {
         let path = String::from_utf8(self.call(&["ssh-config"]).stdout).expect("a path");
         PathBuf::from(path.trim())
     }
 
     /// Runs a shell command on a host; its output, whatever its exit status.
-    pub fn shell(&self, host: &str, command: &str) -> String {
+    pub(crate) fn shell(&self, host: &str, command: &str) -> String {
         let output = self.command(&["run", host, command]).output().expect("vhosts.sh starts");
         String::from_utf8_lossy(&output.stdout).into_owned()
     }

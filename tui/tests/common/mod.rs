@@ -1,7 +1,7 @@
 //! What the end-to-end tests share: the built executable, hermetic runs of it, and clusters of virtual hosts.
-#![allow(dead_code, reason = "each test program uses its own part")]
+#![expect(dead_code, reason = "each test program uses its own part")]
 
-pub mod cluster;
+pub(crate) mod cluster;
 
 use std::{
     fs::OpenOptions,
@@ -12,10 +12,10 @@ use std::{
 };
 
 /// The executable under test.
-pub const GDRTUNE: &str = env!("CARGO_BIN_EXE_gdrtune");
+pub(crate) const GDRTUNE: &str = env!("CARGO_BIN_EXE_gdrtune");
 
 /// A run of gdrtune with its own HOME and state, and nothing of this process's settings.
-pub fn gdrtune(home: &Path) -> Command {
+pub(crate) fn gdrtune(home: &Path) -> Command {
     let mut command = Command::new(GDRTUNE);
     command
         .env_clear()
@@ -27,22 +27,22 @@ pub fn gdrtune(home: &Path) -> Command {
 }
 
 /// Runs to the end and returns what came out.
-pub fn output(command: &mut Command) -> Output {
+pub(crate) fn output(command: &mut Command) -> Output {
     command.output().expect("gdrtune starts")
 }
 
 /// Standard error as text.
-pub fn stderr(output: &Output) -> String {
+pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// The repository's root.
-pub fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the repository exists")
 }
 
 /// Waits until `done`, checking often; the deadline is a failure of the test.
-pub fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + limit;
     while !done() {
         assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
@@ -51,7 +51,7 @@ pub fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> bool) {
 }
 
 /// Says loudly that a test did not run, and counts it for `.ci/test`.
-pub fn skip(test: &str, why: &str) {
+pub(crate) fn skip(test: &str, why: &str) {
     eprintln!("SKIPPED {test}: {why}");
     if let Some(file) = std::env::var_os("GDRTUNE_SKIPPED_TESTS") {
         let mut file = OpenOptions::new().append(true).create(true).open(file).expect("the list of skipped tests");
@@ -60,7 +60,7 @@ pub fn skip(test: &str, why: &str) {
 }
 
 /// Process ids of gdrtune processes that were started with `home` as their HOME, zombies left out.
-pub fn gdrtune_processes(home: &str) -> Vec<u32> {
+pub(crate) fn gdrtune_processes(home: &str) -> Vec<u32> {
     let mut found = Vec::new();
     let home = format!("HOME={home}\0");
     for entry in std::fs::read_dir("/proc").expect("proc").flatten() {
