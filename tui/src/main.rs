@@ -1,28 +1,64 @@
 //! Under construction.
 
-use std::{path::Path, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
+use clap::Parser as _;
 use tokio::sync::mpsc::unbounded_channel;
 
 mod ui;
 
+/// Plays a stored run back.
+#[derive(Debug, clap::Parser)]
+enum Arguments {
+    /// Plays a stored run back.
+    #[command(name = "__ui-replay", hide = true)]
+    Replay {
+        /// The run store.
+        file: PathBuf,
+        /// Run time per wall time.
+        #[arg(long, default_value_t = 1.0)]
+        speed: f64,
+        /// Show it as a live run, with the questions of one.
+        #[arg(long)]
+        live: bool,
+        /// Leave the mouse to the terminal.
+        #[arg(long)]
+        no_mouse: bool,
+        /// Draw ASCII characters only.
+        #[arg(long)]
+        ascii: bool,
+        /// The first theme.
+        #[arg(long)]
+        theme: Option<ui::ThemeName>,
+    },
+}
+
 fn main() -> anyhow::Result<ExitCode> {
-    let mut arguments = std::env::args().skip(1);
-    anyhow::ensure!(arguments.next().as_deref() == Some("__ui-replay"), "usage: gdrtune __ui-replay FILE [SPEED]");
-    let file = arguments.next().unwrap_or_default();
-    let speed = arguments.next().map_or(Ok(1.0), |text| text.parse())?;
-    let records = ui::replay::read(Path::new(&file))?;
-    let mut options = ui::UiOptions::from_environment(ui::Source::Replay, |name| std::env::var(name).ok());
+    let Arguments::Replay { file, speed, live, no_mouse, ascii, theme } = Arguments::parse();
+    let records = ui::replay::read(&file)?;
+    let source = if live { ui::Source::Live } else { ui::Source::Replay };
+    let mut options = ui::UiOptions::from_environment(source, |name| std::env::var(name).ok());
     options.speed = speed;
-    if let Some("live") = arguments.next().as_deref() {
-        options.source = ui::Source::Live;
+    if no_mouse {
+        options.mouse = ui::Mouse::Free;
+    }
+    if ascii {
+        options.charset = ui::Charset::Ascii;
+    }
+    if let Some(theme) = theme {
+        options.theme = theme;
     }
     let (sender, receiver) = unbounded_channel();
     let (command_sender, command_receiver) = unbounded_channel();
-    tokio::runtime::Runtime::new()?.block_on(async {
+    let end = tokio::runtime::Runtime::new()?.block_on(async {
         let feeder = tokio::spawn(ui::replay::feed(records, sender, command_receiver, speed));
-        ui::run(receiver, |command| drop(command_sender.send(command)), options).await?;
+        let send = |command| {
+            // A feeder that is done takes no more commands.
+            command_sender.send(command).unwrap_or_default();
+        };
+        let end = ui::run(receiver, send, options).await;
         feeder.abort();
-        Ok(ExitCode::SUCCESS)
-    })
+        end
+    })?;
+    Ok(if end == ui::UiEnd::Left { ExitCode::SUCCESS } else { ExitCode::from(130) })
 }

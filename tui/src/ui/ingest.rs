@@ -3,10 +3,15 @@
 use std::fmt::Write as _;
 
 use gdrtune_profiles::vocab::Point;
-use gdrtune_session::event::{Arm, Decision, Event, Failure, Level, NodeState, Phase, Record, RunEnd, Trial, TrialResult};
+use gdrtune_session::event::{
+    Arm, Decision, Event, Failure, Level, NodeState, Phase, Record, RunEnd, Trial, TrialResult,
+};
 
 use super::{
-    run::{BestKnown, Current, Ended, EnvironmentInPlay, Label, LogLine, Node, Outcome, PointVerdict, Run, TrialRow, Trying},
+    run::{
+        BestKnown, Current, Ended, EnvironmentInPlay, Label, LogLine, Node, Outcome, PointVerdict, Run, TrialRow,
+        Trying,
+    },
     text,
 };
 
@@ -28,10 +33,10 @@ impl Run {
                 series.tell_default(default_us);
                 series.best = Some(BestKnown { choice, environment, time_us, samples });
             }
-            Event::Verdict { point, speedup, default_us, decision, .. } => {
+            Event::Verdict { point, speedup, default_us, tuned_us, decision } => {
                 let series = self.series(point);
                 series.tell_default(default_us);
-                series.verdict = Some(PointVerdict { speedup, decision });
+                series.verdict = Some(PointVerdict { speedup, tuned_us, decision });
                 let (median, low, high) = (text::ratio(speedup.median), speedup.low, speedup.high);
                 let line = format!("A/B {point}: {median} [{low:.2}-{high:.2}], {}", decision_text(decision));
                 let level = if decision == Decision::Regression { Level::Warn } else { Level::Info };
@@ -44,7 +49,19 @@ impl Run {
     /// Events that come a few times in a run.
     fn ingest_rare(&mut self, t_ms: u64, event: Event) {
         match event {
-            Event::RunStarted { run, engine, emulated, hosts, nodes, ranks, points, budget_s, max_trials, tool, .. } => {
+            Event::RunStarted {
+                run,
+                engine,
+                emulated,
+                hosts,
+                nodes,
+                ranks,
+                points,
+                budget_s,
+                max_trials,
+                tool,
+                ..
+            } => {
                 self.note(t_ms, Level::Info, format!("run {run} of gdrtune {tool} on {hosts}"));
                 for point in points {
                     self.series(point);

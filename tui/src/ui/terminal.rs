@@ -142,13 +142,8 @@ fn give_back() {
     if !ENTERED.swap(false, Ordering::SeqCst) {
         return;
     }
-    let written = execute!(
-        io::stdout(),
-        EndSynchronizedUpdate,
-        event::DisableMouseCapture,
-        LeaveAlternateScreen,
-        cursor::Show
-    );
+    let written =
+        execute!(io::stdout(), EndSynchronizedUpdate, event::DisableMouseCapture, LeaveAlternateScreen, cursor::Show);
     let cooked = terminal::disable_raw_mode();
     drop((written, cooked));
 }

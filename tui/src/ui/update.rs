@@ -261,7 +261,9 @@ fn scroll(state: &mut State, motion: Motion) {
     if let Some(Overlay::Help { scroll }) = &mut state.view.overlay {
         *scroll = match motion {
             Motion::Up(lines) => scroll.saturating_sub(lines as u16),
-            Motion::Down(lines) => scroll.saturating_add(lines as u16).min(super::draw::help_scroll_limit(state.view.size)),
+            Motion::Down(lines) => {
+                scroll.saturating_add(lines as u16).min(super::draw::help_scroll_limit(state.view.size))
+            }
             Motion::Top | Motion::Bottom => *scroll,
         };
         return;

@@ -16,7 +16,7 @@ use ratatui::{
     widgets::{Block, Borders, Clear, Paragraph, Widget as _},
 };
 
-pub(crate) use self::overlay::help_scroll_limit;
+pub(crate) use self::{banner::banner_rows, overlay::help_scroll_limit};
 use super::{
     layout::{Layout, MIN_SIZE},
     state::{Overlay, Panel, State},
@@ -85,13 +85,18 @@ fn draw_too_small(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer)
 }
 
 /// Draws the rule and title of a panel, with what stands at its right end, and returns the place under it.
-fn draw_panel(state: &State, theme: &Theme, panel: Panel, title: &str, right: &str, area: Rect, buffer: &mut Buffer) -> Rect {
+fn draw_panel(
+    state: &State,
+    theme: &Theme,
+    panel: Panel,
+    title: &str,
+    right: &str,
+    area: Rect,
+    buffer: &mut Buffer,
+) -> Rect {
     let focused = state.view.focus == panel;
-    let (style, border) = if focused {
-        (theme.focused, theme.glyphs.focused_border)
-    } else {
-        (theme.title, theme.glyphs.border)
-    };
+    let (style, border) =
+        if focused { (theme.focused, theme.glyphs.focused_border) } else { (theme.title, theme.glyphs.border) };
     let room = usize::from(area.width).saturating_sub(5 + text::width(title));
     let mut block = Block::new()
         .borders(Borders::TOP)
