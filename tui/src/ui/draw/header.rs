@@ -102,7 +102,9 @@ fn draw_progress(state: &State, summary: &Summary, theme: &Theme, area: Rect, bu
         parts.push(Span::styled(format!(", {} {} failed", theme.glyphs.failed, summary.n_failed), theme.bad));
     }
     let used = draw_parts(parts, area, buffer);
-    draw_right(gain_spans(summary, narrow, theme), used, area, buffer);
+    if narrow || !draw_right(gain_spans(summary, false, theme), used, area, buffer) {
+        draw_right(gain_spans(summary, true, theme), used, area, buffer);
+    }
 }
 
 fn gauge(share: f64, theme: &Theme) -> String {
@@ -112,13 +114,13 @@ fn gauge(share: f64, theme: &Theme) -> String {
 }
 
 /// The best against the default, as sure as it is.
-fn gain_spans(summary: &Summary, narrow: bool, theme: &Theme) -> Vec<Span<'static>> {
+fn gain_spans(summary: &Summary, short: bool, theme: &Theme) -> Vec<Span<'static>> {
     match summary.gain() {
         None => vec![Span::styled("no gain known yet", theme.dim)],
-        Some(Gain::Estimate(ratio)) if narrow => {
+        Some(Gain::Estimate(ratio)) if short => {
             vec![Span::styled("est. ", theme.dim), Span::styled(text::ratio(ratio), theme.best_series)]
         }
-        Some(Gain::Verified { median, .. }) if narrow => {
+        Some(Gain::Verified { median, .. }) if short => {
             vec![Span::raw("verified "), Span::styled(text::ratio(median), theme.best_series)]
         }
         Some(Gain::Estimate(ratio)) => vec![
@@ -161,13 +163,15 @@ fn format_environment(number: u64, of: &str, settings: &str, theme: &Theme) -> S
     format!(" {} environment {number}{of}: {settings}", theme.glyphs.dot)
 }
 
-/// Draws spans at the right end, if they fit beside what is there already.
-fn draw_right(spans: Vec<Span<'_>>, used: u16, area: Rect, buffer: &mut Buffer) {
+/// Draws spans at the right end, if they fit beside what is there already; says whether they did.
+fn draw_right(spans: Vec<Span<'_>>, used: u16, area: Rect, buffer: &mut Buffer) -> bool {
     let width = spans.iter().map(Span::width).sum::<usize>() as u16;
-    if used + 2 + width <= area.width {
+    let fits = used + 2 + width <= area.width;
+    if fits {
         let place = Rect { x: area.right() - width, width, ..area };
         draw_parts(spans, place, buffer);
     }
+    fits
 }
 
 fn phase_text(summary: &Summary) -> &'static str {

@@ -47,7 +47,7 @@ fn ascii_screens_are_ascii() {
 #[test]
 fn no_size_and_no_state_breaks_a_draw() {
     for mut state in [new_state((1, 1)), searching((1, 1)), finished((1, 1))] {
-        for (columns, height) in (1..200).step_by(13).flat_map(|c| (1..60).step_by(5).map(move |h| (c, h))) {
+        for (columns, height) in (1..200).step_by(19).flat_map(|c| (1..60).step_by(7).map(move |h| (c, h))) {
             update(&mut state, Input::Resize(columns, height));
             for script in ["Tab", "Tab", "?", "?"] {
                 press(&mut state, script);

@@ -215,3 +215,21 @@ fn a_small_terminal_can_still_be_left() {
     assert_eq!(press(&mut state, "y"), [Effect::Command(Command::Stop)]);
     assert_eq!(state.control.stop, Stop::Stopping);
 }
+
+#[test]
+fn the_environment_decides_about_colours_and_characters() {
+    use crate::ui::UiOptions;
+    for (variables, theme, colour, charset) in [
+        (&[("LANG", "C.UTF-8")][..], ThemeName::Base, Colour::Allowed, Charset::Unicode),
+        (&[("LANG", "de_DE.utf8"), ("NO_COLOR", "1")], ThemeName::Mono, Colour::Refused, Charset::Unicode),
+        (&[("LANG", "C.UTF-8"), ("NO_COLOR", "")], ThemeName::Base, Colour::Allowed, Charset::Unicode),
+        (&[("LANG", "C.UTF-8"), ("LC_ALL", "C")], ThemeName::Base, Colour::Allowed, Charset::Ascii),
+        (&[("LANG", "C"), ("LC_CTYPE", "C.UTF-8")], ThemeName::Base, Colour::Allowed, Charset::Unicode),
+        (&[("LANG", "C.UTF-8"), ("TERM", "dumb")], ThemeName::Mono, Colour::Refused, Charset::Ascii),
+        (&[], ThemeName::Base, Colour::Allowed, Charset::Ascii),
+    ] {
+        let lookup = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
+        let options = UiOptions::from_environment(Source::Live, lookup);
+        assert_eq!((options.theme, options.colour, options.charset), (theme, colour, charset), "{variables:?}");
+    }
+}
