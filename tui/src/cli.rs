@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gdrtune_profiles::vocab::{Collective, DataType, Engine};
 
+use crate::ui::ThemeName;
+
 /// Exit codes, shown at the end of `--help`.
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -58,9 +60,23 @@ pub(crate) struct ShowArgs {
     /// Print every event as one JSON line on stdout; implies --headless
     #[arg(long)]
     pub(crate) json: bool,
+    /// How the terminal UI looks.
+    #[command(flatten)]
+    pub(crate) look: LookArgs,
+}
+
+/// How the terminal UI looks.
+#[derive(Debug, Args)]
+pub(crate) struct LookArgs {
     /// Draw with ASCII characters only
     #[arg(long)]
     pub(crate) ascii: bool,
+    /// Leave the mouse to the terminal, so that it can select text
+    #[arg(long)]
+    pub(crate) no_mouse: bool,
+    /// Colours of the terminal UI (default: base, or mono where NO_COLOR is set)
+    #[arg(long, value_enum)]
+    pub(crate) theme: Option<ThemeName>,
 }
 
 /// `gdrtune demo`.
@@ -226,9 +242,9 @@ pub(crate) struct ReplayArgs {
     /// How many times faster than it was; 0 shows the end at once
     #[arg(long, value_name = "X", default_value_t = 10.0)]
     pub(crate) speed: f64,
-    /// Draw with ASCII characters only
-    #[arg(long)]
-    pub(crate) ascii: bool,
+    /// How the terminal UI looks.
+    #[command(flatten)]
+    pub(crate) look: LookArgs,
 }
 
 /// `gdrtune worker`.

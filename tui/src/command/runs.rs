@@ -60,7 +60,7 @@ pub(crate) fn replay(args: ReplayArgs) -> Result<Exit, Failure> {
     let (sender, receiver) = mpsc::unbounded_channel();
     let (commands, command_receiver) = mpsc::unbounded_channel();
     runtime.spawn(replay::feed(run.records, sender, command_receiver, speed));
-    let options = super::ui_options(Source::Replay, args.ascii);
+    let options = super::ui_options(Source::Replay, &args.look);
     // A player that has come to its end takes no commands any more.
     let forward = |command| {
         commands.send(command).ok();

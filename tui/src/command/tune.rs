@@ -178,7 +178,7 @@ fn execute(config: RunConfig, show: &ShowArgs, expect_gain: bool) -> Result<Exit
 
     if use_ui {
         let ui_controls = controls.clone();
-        let options = super::ui_options(Source::Live, show.ascii);
+        let options = super::ui_options(Source::Live, &show.look);
         let end = runtime.block_on(ui::run(receiver, move |command| ui_controls.apply(command), options))?;
         match end {
             UiEnd::Left => {}

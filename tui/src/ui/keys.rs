@@ -116,6 +116,11 @@ pub(crate) struct Binding {
 }
 
 impl Binding {
+    /// Whether the footer may name it: keys that only steer a run are of no use when it is over.
+    pub(crate) const fn is_useful(&self, over: bool) -> bool {
+        !over || !matches!(self.action, Action::PauseDisplay | Action::PauseSearch | Action::Finish)
+    }
+
     /// All keys, separated by spaces.
     pub(crate) fn key_names(&self) -> String {
         self.keys.iter().map(|k| k.name()).collect::<Vec<_>>().join(" ")

@@ -16,9 +16,6 @@ const TWO_CHARTS_COLUMNS: u16 = 80;
 /// Below this many rows nodes and log share one place.
 const ALL_PANELS_ROWS: u16 = 20;
 
-/// Rows of the banner: borders and four lines.
-const BANNER_ROWS: u16 = 6;
-
 /// The places of one screen. An absent panel is not shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Layout {
@@ -45,7 +42,7 @@ impl Layout {
         let area = Rect::new(0, 0, columns, rows);
         let roomy = ALL_PANELS_ROWS <= rows;
         let header_rows = if over || !roomy { 2 } else { 3 };
-        let banner_rows = if over { BANNER_ROWS } else { 0 };
+        let banner_rows = if over { super::draw::banner_rows(state.shown(), columns) } else { 0 };
         let body_rows = rows.saturating_sub(header_rows + banner_rows + 1);
         let bottom_rows = match (over, roomy) {
             (true, false) => 0,

@@ -176,21 +176,20 @@ impl Session {
                 },
                 event = events.next() => match event {
                     None => return Ok(UiEnd::TerminalLost),
-                    Some(event) => match input_of(event?) {
+                    Some(event) => match input_of(&event?) {
                         Some(input) => input,
                         None => continue,
                     },
                 },
-                record = records.recv(), if records_open => match record {
-                    Some(record) => {
+                record = records.recv(), if records_open => {
+                    if let Some(record) = record {
                         self.clock.heard(record.t_ms);
                         Input::Record(Box::new(record))
-                    }
-                    None => {
+                    } else {
                         records_open = false;
                         Input::RecordsClosed
                     }
-                },
+                }
                 _ = ticks.tick(), if self.ticking() => Input::Tick(self.clock.elapsed_ms()),
                 () = sleep_until(next_frame), if self.dirty => continue,
             };
@@ -237,11 +236,11 @@ impl Session {
 }
 
 /// What a terminal event means for the state, if anything.
-fn input_of(event: TerminalEvent) -> Option<Input> {
+fn input_of(event: &TerminalEvent) -> Option<Input> {
     match event {
-        TerminalEvent::Key(key) => Some(Input::Key(key)),
-        TerminalEvent::Mouse(mouse) => Some(Input::Mouse(mouse)),
-        TerminalEvent::Resize(columns, rows) => Some(Input::Resize(columns, rows)),
+        TerminalEvent::Key(key) => Some(Input::Key(*key)),
+        TerminalEvent::Mouse(mouse) => Some(Input::Mouse(*mouse)),
+        TerminalEvent::Resize(columns, rows) => Some(Input::Resize(*columns, *rows)),
         TerminalEvent::FocusGained | TerminalEvent::FocusLost | TerminalEvent::Paste(_) => None,
     }
 }

@@ -131,6 +131,15 @@ impl PointSeries {
         self.told_default_us.or(median)
     }
 
+    /// Time of what is best, in microseconds: what the A/B measured of it, else the search's estimate.
+    pub(crate) fn best_us(&self) -> Option<f64> {
+        match self.verdict {
+            Some(PointVerdict { decision: Decision::Ship, tuned_us, .. }) => Some(tuned_us),
+            Some(_) => self.default_us(),
+            None => self.best.as_ref().map(|b| b.time_us),
+        }
+    }
+
     /// Default time over best time, by the search's estimate; the default stays where it is best.
     pub(crate) fn estimated_gain(&self) -> Option<f64> {
         let default_us = self.default_us()?;
@@ -158,6 +167,8 @@ pub(crate) struct Current {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct PointVerdict {
     pub(crate) speedup: Speedup,
+    /// Median of the candidate in microseconds.
+    pub(crate) tuned_us: f64,
     pub(crate) decision: Decision,
 }
 

@@ -104,7 +104,9 @@ impl Screen {
     /// # Errors
     /// The terminal is gone.
     pub(crate) fn repaint(&mut self) -> io::Result<()> {
-        self.terminal.clear()
+        // Not `clear`: it asks the terminal for the cursor's position, and the event stream would swallow the answer.
+        let size = self.terminal.size()?;
+        self.terminal.resize(size.into())
     }
 
     /// Gives the terminal back, stops the process group as the terminal's own ^Z would, and takes it again.
@@ -126,6 +128,9 @@ impl Screen {
     /// # Errors
     /// The terminal is gone.
     pub(crate) fn resume(&mut self) -> io::Result<()> {
+        // Sets the terminal's mode even if it is raw already: a process that was continued in the background is
+        // stopped here by the kernel, before it draws over the shell, until it is in the foreground.
+        terminal::disable_raw_mode()?;
         self.take()?;
         self.repaint()
     }

@@ -109,7 +109,7 @@ pub(crate) fn fold_files(files: &[String]) -> String {
             None => groups.push((folder, vec![name])),
         }
     }
-    groups.iter().map(|(folder, names)| format!("{folder}/: {}", names.join(" "))).collect::<Vec<_>>().join("; ")
+    groups.iter().map(|(folder, names)| format!("{folder}: {}", names.join(" "))).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
@@ -155,6 +155,6 @@ mod tests {
     #[test]
     fn files_are_folded_by_folder() {
         let files = ["out/a", "out/b", "c"].map(String::from);
-        assert_eq!(fold_files(&files), "out/: a b; ./: c");
+        assert_eq!(fold_files(&files), "out: a b; .: c");
     }
 }

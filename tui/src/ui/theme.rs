@@ -9,7 +9,7 @@ use ratatui::{
 };
 
 /// The themes that `t` cycles through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ThemeName {
     /// The terminal's own 16 colours, those that can be read on light and on dark.
     Base,
@@ -26,15 +26,6 @@ impl ThemeName {
             Self::Base => Self::Colorblind,
             Self::Colorblind => Self::Mono,
             Self::Mono => Self::Base,
-        }
-    }
-
-    /// The name for people.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Base => "base",
-            Self::Colorblind => "colorblind",
-            Self::Mono => "mono",
         }
     }
 }
@@ -216,8 +207,7 @@ mod tests {
 
     #[test]
     fn the_cycle_visits_every_theme() {
-        let seen: Vec<&str> =
-            std::iter::successors(Some(ThemeName::Base), |n| Some(n.next())).take(4).map(ThemeName::name).collect();
-        assert_eq!(seen, ["base", "colorblind", "mono", "base"]);
+        let seen: Vec<ThemeName> = std::iter::successors(Some(ThemeName::Base), |n| Some(n.next())).take(4).collect();
+        assert_eq!(seen, [ThemeName::Base, ThemeName::Colorblind, ThemeName::Mono, ThemeName::Base]);
     }
 }

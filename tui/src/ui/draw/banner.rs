@@ -4,6 +4,7 @@ use gdrtune_session::event::RunEnd;
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
+    style::Style,
     text::{Line, Span},
     widgets::{Block, Widget as _},
 };
@@ -16,13 +17,25 @@ use crate::ui::{
     theme::Theme,
 };
 
+/// Most rows that the summary of the run and the list of files may take, each.
+const MAX_TEXT_ROWS: usize = 2;
+
+/// Rows that the banner wants on a terminal of this many columns.
+pub(crate) fn banner_rows(summary: &Summary, columns: u16) -> u16 {
+    lines(summary, inner_columns(columns), "").len() as u16 + 2
+}
+
+/// Columns between the borders and their margins.
+fn inner_columns(columns: u16) -> usize {
+    usize::from(columns.saturating_sub(4))
+}
+
 /// ```text
 /// ┏ ✓ tuned ───────────────────────────────────────────────────────┓
 /// ┃ 1.42x [1.35-1.50] over the defaults: 14 of 18 points ship      ┃
 /// ┃ What the run says of itself in one sentence.                   ┃
 /// ┃ Files in gdrtune-demo/: profile.toml profile.sh …              ┃
-/// ┃ q leaves                                                       ┃
-/// ┗────────────────────────────────────────────────────────────────┛
+/// ┗ q leaves ──────────────────────────────────────────────────────┛
 /// ```
 pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     let summary = state.shown();
@@ -35,38 +48,56 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
         Some(RunEnd::NodesLost) => (format!(" {} nodes lost ", glyphs.failed), theme.bad),
         Some(RunEnd::Failed) | None => (format!(" {} failed ", glyphs.failed), theme.bad),
     };
-    let block =
-        Block::bordered().border_set(glyphs.focused_border).border_style(style).title(Line::styled(title, style));
+    let way_out = Line::from(vec![Span::styled(" q", theme.key), Span::styled(" leaves ", Style::new())]);
+    let block = Block::bordered()
+        .border_set(glyphs.focused_border)
+        .border_style(style)
+        .title(Line::styled(title, style))
+        .title_bottom(way_out);
     let inner = block.inner(area);
     block.render(area, buffer);
-    let inner = Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner };
-    let columns = usize::from(inner.width);
-
-    let mut lines = vec![(gain_text(summary), theme.title)];
-    // The last row is kept for the way out.
-    let mut rows = usize::from(inner.height).saturating_sub(2);
-    let files = if summary.written.is_empty() {
-        vec!["No files were written".to_owned()]
-    } else {
-        text::wrap(&format!("Files: {}", text::fold_files(&summary.written)), columns)
-    };
-    let n_file_rows = files.len().min(rows.saturating_sub(1).max(1));
-    rows = rows.saturating_sub(n_file_rows);
-    lines.extend(text::wrap(&ended.summary, columns).into_iter().take(rows).map(|l| (l, theme.dim)));
-    lines.extend(files.into_iter().take(n_file_rows).map(|l| (l, ratatui::style::Style::new())));
-    for (index, (line, style)) in lines.iter().enumerate() {
-        if let Some(place) = row(inner, index) {
-            buffer.set_string(place.x, place.y, text::fit(line, columns, glyphs.ellipsis), *style);
-        }
-    }
-    if let Some(place) = row(inner, usize::from(inner.height).saturating_sub(1)) {
-        let way_out = Line::from(vec![Span::styled("q", theme.key), Span::raw(" leaves")]);
-        buffer.set_line(place.x, place.y, &way_out, place.width);
+    let columns = inner_columns(area.width);
+    for (index, (line, role)) in lines(summary, columns, glyphs.ellipsis).into_iter().enumerate() {
+        let Some(place) = row(inner, index) else { return };
+        let style = match role {
+            Role::Gain => theme.title,
+            Role::Text => Style::new(),
+        };
+        buffer.set_stringn(place.x + 1, place.y, line, columns, style);
     }
 }
 
-/// What was gained, and how many points ship.
-fn gain_text(summary: &Summary) -> String {
+/// How a line of the banner is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Gain,
+    Text,
+}
+
+fn lines(summary: &Summary, columns: usize, ellipsis: &str) -> Vec<(String, Role)> {
+    let sentence = summary.ended.as_ref().map_or("", |e| e.summary.as_str());
+    let files = if summary.written.is_empty() {
+        "No files were written".to_owned()
+    } else {
+        format!("Files in {}", text::fold_files(&summary.written))
+    };
+    let texts = [sentence, &files].into_iter().filter(|t| !t.is_empty()).flat_map(|t| shorten(t, columns, ellipsis));
+    let gain = (text::fit(&gain_text(summary, columns), columns, ellipsis), Role::Gain);
+    std::iter::once(gain).chain(texts.map(|line| (line, Role::Text))).collect()
+}
+
+/// At most [`MAX_TEXT_ROWS`] lines; what does not fit is replaced by an ellipsis.
+fn shorten(text: &str, columns: usize, ellipsis: &str) -> Vec<String> {
+    let mut lines = text::wrap(text, columns);
+    if MAX_TEXT_ROWS < lines.len() {
+        let rest = lines.split_off(MAX_TEXT_ROWS - 1).join(" ");
+        lines.push(text::fit(&rest, columns, ellipsis));
+    }
+    lines
+}
+
+/// What was gained, and how many points ship; the last counts are left out whole if there is no room.
+fn gain_text(summary: &Summary, columns: usize) -> String {
     let verdicts = summary.verdicts();
     let gain = match summary.gain() {
         None => return "Nothing was measured against the defaults".to_owned(),
@@ -75,20 +106,17 @@ fn gain_text(summary: &Summary) -> String {
         }
         Some(Gain::Verified { median, low, high }) => format!("{} [{low:.2}-{high:.2}]", text::ratio(median)),
     };
-    let mut line =
-        format!("{gain} over the defaults: {} of {} ship", verdicts.ship, text::count(verdicts.total(), "point"));
-    for (n, what) in [
+    let points = text::count(verdicts.total(), "point");
+    let mut line = format!("{gain} over the defaults; {}/{points} ship", verdicts.ship);
+    let counts = [
+        (verdicts.regression, "slower, not shipped"),
         (verdicts.keep, "keep the default"),
         (verdicts.too_noisy, "too noisy"),
-        (verdicts.regression, "slower, not shipped"),
-    ] {
-        if 0 < n {
-            line.push_str(&format_count(n, what));
+    ];
+    for part in counts.into_iter().filter(|(n, _)| 0 < *n).map(|(n, what)| format!(", {n} {what}")) {
+        if text::width(&line) + text::width(&part) <= columns {
+            line.push_str(&part);
         }
     }
     line
-}
-
-fn format_count(n: u64, what: &str) -> String {
-    format!(", {n} {what}")
 }

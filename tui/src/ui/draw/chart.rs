@@ -130,13 +130,11 @@ pub(super) fn draw_caption(state: &State, theme: &Theme, area: Rect, buffer: &mu
 /// The size under the cursor, or that of the last trial.
 fn cursor_point(state: &State, collective: Collective) -> Option<(Point, &PointSeries)> {
     let summary = state.shown();
-    match state.view.size_cursor {
-        Some(index) => summary.points_of(collective).nth(index),
-        None => {
-            let trying = summary.trying?.point;
-            summary.points_of(collective).find(|(point, _)| *point == trying)
-        }
+    if let Some(index) = state.view.size_cursor {
+        return summary.points_of(collective).nth(index);
     }
+    let trying = summary.trying?.point;
+    summary.points_of(collective).find(|(point, _)| *point == trying)
 }
 
 fn readout(point: Point, series: &PointSeries, theme: &Theme) -> Vec<Span<'static>> {
@@ -144,11 +142,12 @@ fn readout(point: Point, series: &PointSeries, theme: &Theme) -> Vec<Span<'stati
     let default_us = series.default_us();
     let default = default_us.map_or_else(|| "not measured".to_owned(), |us| format!("{} us", text::microseconds(us)));
     parts.push(Span::raw(format!(" {default}")));
-    let Some(best) = &series.best else { return parts };
-    parts.push(Span::raw(format!(" {} {} us", theme.glyphs.arrow, text::microseconds(best.time_us))));
+    let Some(best_us) = series.best_us() else { return parts };
+    parts.push(Span::raw(format!(" {} {} us", theme.glyphs.arrow, text::microseconds(best_us))));
     if let Some(default_us) = default_us {
-        parts.push(Span::styled(format!(" {}", text::ratio(default_us / best.time_us)), theme.best_series));
+        parts.push(Span::styled(format!(" {}", text::ratio(default_us / best_us)), theme.best_series));
     }
+    let Some(best) = &series.best else { return parts };
     parts.push(Span::raw(best.choice.map_or_else(String::new, |choice| format!(" {choice}"))));
     parts.push(Span::styled(format!(" ({})", text::count(u64::from(best.samples), "sample")), theme.dim));
     parts
@@ -224,7 +223,7 @@ fn all_series(summary: &Summary, collective: Collective, quantity: Quantity, the
             joined: false,
         },
         Series {
-            points: collect(|s| s.best.as_ref().map(|b| b.time_us)),
+            points: collect(PointSeries::best_us),
             symbol: glyphs.best_point,
             style: theme.best_series,
             joined: true,
@@ -240,16 +239,20 @@ fn x_bounds(summary: &Summary, collective: Collective) -> [f64; 2] {
     if first < last { [first, last] } else { [first - 0.5, first + 0.5] }
 }
 
-/// From 0 to a little above the largest value, with steps of 1, 2 or 5 times a power of ten.
+/// From 0 to a little above the largest value, with labels at steps of 1, 2 or 5 times a power of ten.
 fn linear_axis(values: &[f64], rows: u16) -> ([f64; 2], Vec<Tick>) {
     let top = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
     let n_steps = f64::from(rows / 2).clamp(1.0, 6.0);
     let rough = top / n_steps;
     let magnitude = 10_f64.powf(rough.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|s| s * magnitude).find(|s| rough <= *s).unwrap_or(rough);
-    let n_ticks = (top / step).ceil() as u32;
+    let steps = [1.0, 2.0, 5.0, 10.0].map(|s| s * magnitude);
+    // Where no step is both wide enough and below the top, a label too many is better than none.
+    let step = steps.into_iter().find(|s| rough <= *s && *s <= top);
+    let step = step.or_else(|| steps.into_iter().rfind(|s| *s <= top)).unwrap_or(top);
+    let high = top * 1.05;
+    let n_ticks = (high / step).floor() as u32;
     let ticks = (0..=n_ticks).map(|n| f64::from(n) * step).map(|value| Tick { value, label: text::trim(value) });
-    ([0.0, step * f64::from(n_ticks)], ticks.collect())
+    ([0.0, high], ticks.collect())
 }
 
 /// Labels at 1, 2 and 5 times powers of ten, as many as there are rows for.

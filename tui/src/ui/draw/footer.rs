@@ -19,7 +19,7 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
     if let Some(notice) = state.view.notice {
         parts.push(Span::styled(notice, theme.title));
     } else {
-        for binding in keys::bindings(state.context()) {
+        for binding in keys::bindings(state.context()).filter(|b| b.is_useful(state.run.summary.is_over())) {
             let (Some(label), Some(chord)) = (binding.footer, binding.keys.first()) else { continue };
             let key = Span::styled(chord.name(), theme.key);
             let label = Span::styled(format!(" {label}  "), theme.dim);

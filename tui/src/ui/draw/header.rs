@@ -18,6 +18,9 @@ const GAUGE_COLUMNS: usize = 10;
 /// From this many columns on there is room for the gauge.
 const GAUGE_MIN_COLUMNS: u16 = 100;
 
+/// Below this many columns the second line is written shorter.
+const NARROW_COLUMNS: u16 = 76;
+
 /// ```text
 /// gdrtune  vh[1-4] · 4 nodes, 4 ranks · native engine  EMULATED                run 2026-11-29T14:02:11Z-7f3a
 /// search  1:23 of 5:00 ███░░░░░░░ 28 %  61 of 400 trials, 3 failed               best 1.42x (estimate)
@@ -78,18 +81,20 @@ fn draw_progress(state: &State, summary: &Summary, theme: &Theme, area: Rect, bu
         parts.extend([Span::raw(" "), Span::styled(format!(" {badge} "), theme.badge)]);
     }
     let label = summary.label.as_ref();
+    let narrow = area.width < NARROW_COLUMNS;
+    let of = if narrow { "/" } else { " of " };
     let time = match label.and_then(|l| l.budget_ms).filter(|ms| 0 < *ms) {
         None => format!("  {}", text::clock(elapsed_ms)),
         Some(budget_ms) => {
             let share = (elapsed_ms as f64 / budget_ms as f64).min(1.0);
             let gauge =
                 if area.width < GAUGE_MIN_COLUMNS { String::new() } else { format!(" {}", gauge(share, theme)) };
-            format!("  {} of {}{gauge}", text::clock(elapsed_ms), text::clock(budget_ms))
+            format!("  {}{of}{}{gauge}", text::clock(elapsed_ms), text::clock(budget_ms))
         }
     };
     parts.push(Span::raw(time));
     let trials = match label.and_then(|l| l.max_trials) {
-        Some(max) => format!("  {} of {}", summary.n_trials, text::count(max, "trial")),
+        Some(max) => format!("  {}{of}{}", summary.n_trials, text::count(max, "trial")),
         None => format!("  {}", text::count(summary.n_trials, "trial")),
     };
     parts.push(Span::raw(trials));
@@ -97,7 +102,9 @@ fn draw_progress(state: &State, summary: &Summary, theme: &Theme, area: Rect, bu
         parts.push(Span::styled(format!(", {} {} failed", theme.glyphs.failed, summary.n_failed), theme.bad));
     }
     let used = draw_parts(parts, area, buffer);
-    draw_right(gain_spans(summary, theme), used, area, buffer);
+    if narrow || !draw_right(gain_spans(summary, false, theme), used, area, buffer) {
+        draw_right(gain_spans(summary, true, theme), used, area, buffer);
+    }
 }
 
 fn gauge(share: f64, theme: &Theme) -> String {
@@ -107,9 +114,15 @@ fn gauge(share: f64, theme: &Theme) -> String {
 }
 
 /// The best against the default, as sure as it is.
-fn gain_spans(summary: &Summary, theme: &Theme) -> Vec<Span<'static>> {
+fn gain_spans(summary: &Summary, short: bool, theme: &Theme) -> Vec<Span<'static>> {
     match summary.gain() {
         None => vec![Span::styled("no gain known yet", theme.dim)],
+        Some(Gain::Estimate(ratio)) if short => {
+            vec![Span::styled("est. ", theme.dim), Span::styled(text::ratio(ratio), theme.best_series)]
+        }
+        Some(Gain::Verified { median, .. }) if short => {
+            vec![Span::raw("verified "), Span::styled(text::ratio(median), theme.best_series)]
+        }
         Some(Gain::Estimate(ratio)) => vec![
             Span::raw("best "),
             Span::styled(text::ratio(ratio), theme.best_series),
@@ -150,13 +163,15 @@ fn format_environment(number: u64, of: &str, settings: &str, theme: &Theme) -> S
     format!(" {} environment {number}{of}: {settings}", theme.glyphs.dot)
 }
 
-/// Draws spans at the right end, if they fit beside what is there already.
-fn draw_right(spans: Vec<Span<'_>>, used: u16, area: Rect, buffer: &mut Buffer) {
+/// Draws spans at the right end, if they fit beside what is there already; says whether they did.
+fn draw_right(spans: Vec<Span<'_>>, used: u16, area: Rect, buffer: &mut Buffer) -> bool {
     let width = spans.iter().map(Span::width).sum::<usize>() as u16;
-    if used + 2 + width <= area.width {
+    let fits = used + 2 + width <= area.width;
+    if fits {
         let place = Rect { x: area.right() - width, width, ..area };
         draw_parts(spans, place, buffer);
     }
+    fits
 }
 
 fn phase_text(summary: &Summary) -> &'static str {

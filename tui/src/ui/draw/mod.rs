@@ -16,7 +16,7 @@ use ratatui::{
     widgets::{Block, Borders, Clear, Paragraph, Widget as _},
 };
 
-pub(crate) use self::overlay::help_scroll_limit;
+pub(crate) use self::{banner::banner_rows, overlay::help_scroll_limit};
 use super::{
     layout::{Layout, MIN_SIZE},
     state::{Overlay, Panel, State},

@@ -1,7 +1,7 @@
 //! The nodes panel.
 
 use gdrtune_session::event::NodeState;
-use ratatui::{buffer::Buffer, layout::Rect, text::Span};
+use ratatui::{buffer::Buffer, layout::Rect, style::Style, text::Span};
 
 use super::{draw_panel, row};
 use crate::ui::{
@@ -10,9 +10,6 @@ use crate::ui::{
     text,
     theme::Theme,
 };
-
-/// Columns of the longest state word and its symbol.
-const STATE_COLUMNS: usize = 12;
 
 /// ```text
 /// ─ Nodes ───────── 3 of 4 ready ─
@@ -31,7 +28,11 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
     }
     let rows = usize::from(inner.height);
     let top = state.view.nodes_top.min(summary.nodes.len().saturating_sub(rows));
-    for (index, node) in summary.nodes.values().skip(top).take(rows).enumerate() {
+    let visible = || summary.nodes.values().skip(top).take(rows);
+    // Symbol, space, the longest word that is visible, two spaces.
+    let state_columns = visible().map(|n| node_state_text(n.state).len()).max().unwrap_or(0) + 4;
+    let host_columns = visible().map(|n| text::width(&n.host)).max().unwrap_or(0);
+    for (index, node) in visible().enumerate() {
         let Some(place) = row(inner, index) else { return };
         let (symbol, style) = match node.state {
             NodeState::Connecting => (theme.glyphs.waiting, theme.dim),
@@ -42,8 +43,10 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
         };
         let word = format!("{symbol} {}", node_state_text(node.state));
         buffer.set_span(place.x, place.y, &Span::styled(word, style), place.width);
-        let columns = usize::from(place.width).saturating_sub(STATE_COLUMNS + 1);
-        let rest = text::fit(format!("{}  {}", node.host, node.detail).trim_end(), columns, theme.glyphs.ellipsis);
-        buffer.set_stringn(place.x + STATE_COLUMNS as u16 + 1, place.y, rest, columns, ratatui::style::Style::new());
+        let columns = usize::from(place.width).saturating_sub(state_columns);
+        let pad = " ".repeat(host_columns.saturating_sub(text::width(&node.host)) + 2);
+        let rest = [node.host.as_str(), &pad, &node.detail].concat();
+        let rest = text::fit(rest.trim_end(), columns, theme.glyphs.ellipsis);
+        buffer.set_stringn(place.x + state_columns as u16, place.y, rest, columns, Style::new());
     }
 }

@@ -21,20 +21,27 @@ use crate::ui::{
 /// From this many columns on the settings over the site's are shown too.
 const SETTINGS_MIN_COLUMNS: usize = 110;
 
-/// Columns of `time us`, `GB/s` and `vs default`.
-const TIME_COLUMNS: usize = 10;
-const BANDWIDTH_COLUMNS: usize = 7;
-const GAIN_COLUMNS: usize = 8;
+/// Below this many columns arm and bandwidth are left out, so that the choice has room.
+const ALL_COLUMNS_MIN: usize = 76;
 
-/// Columns of `default`.
-const ARM_COLUMNS: usize = 7;
+/// Columns of `time us`, `GB/s` and `gain`, each with the space before it.
+const TIME_COLUMNS: usize = 11;
+const BANDWIDTH_COLUMNS: usize = 8;
+const GAIN_COLUMNS: usize = 9;
+
+/// Columns of `default` and the space before it.
+const ARM_COLUMNS: usize = 8;
 
 /// Columns that the texts of this table take at this width.
 #[derive(Debug, Clone, Copy)]
 struct Columns {
     trial: usize,
+    /// 0: not shown.
+    arm: usize,
     point: usize,
     choice: usize,
+    /// 0: not shown.
+    bandwidth: usize,
     /// 0: not shown.
     settings: usize,
     total: usize,
@@ -46,13 +53,15 @@ impl Columns {
         // A size is at most `1023M` wide.
         let point = summary.collectives.iter().map(|c| c.name().len()).max().unwrap_or(9) + 6;
         let trial = summary.n_trials.to_string().len().max(5);
-        let fixed = trial + ARM_COLUMNS + point + 2 + TIME_COLUMNS + BANDWIDTH_COLUMNS + GAIN_COLUMNS + 6;
+        let (arm, bandwidth) = if total < ALL_COLUMNS_MIN { (0, 0) } else { (ARM_COLUMNS, BANDWIDTH_COLUMNS) };
+        // One space before the point, two before the choice.
+        let fixed = trial + arm + 1 + point + 2 + TIME_COLUMNS + bandwidth + GAIN_COLUMNS;
         let room = total.saturating_sub(fixed);
         // What was asked for, what ran, and an arrow.
         let wanted = 2 * summary.choice_columns.max(11) + 3;
         let choice = wanted.min(room);
         let settings = if total < SETTINGS_MIN_COLUMNS { 0 } else { room.saturating_sub(choice + 2) };
-        Self { trial, point, choice, settings, total }
+        Self { trial, arm, point, choice, bandwidth, settings, total }
     }
 }
 
@@ -90,11 +99,17 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
 }
 
 fn draw_heads(columns: Columns, theme: &Theme, place: Rect, buffer: &mut Buffer) {
-    let Columns { trial, point, choice, settings, total } = columns;
-    let asked = text::fit(&format!("choice (asked {} ran)", theme.glyphs.arrow), choice, theme.glyphs.ellipsis);
+    let Columns { trial, arm, point, choice, bandwidth, settings, total } = columns;
+    let long = format!("choice (asked {} ran)", theme.glyphs.arrow);
+    let asked = if text::width(&long) <= choice { long } else { "choice".to_owned() };
     let mut heads = format!(
-        "{:>trial$} {:ARM_COLUMNS$} {:point$}  {asked:choice$} {:>TIME_COLUMNS$} {:>BANDWIDTH_COLUMNS$} {:>GAIN_COLUMNS$}",
-        "#", "arm", "point", "time us", "GB/s", "gain"
+        "{:>trial$}{:arm$} {:point$}  {asked:choice$}{:>TIME_COLUMNS$}{:>bandwidth$}{:>GAIN_COLUMNS$}",
+        "#",
+        if 0 < arm { " arm" } else { "" },
+        "point",
+        "time us",
+        if 0 < bandwidth { "GB/s" } else { "" },
+        "gain"
     );
     if 0 < settings {
         heads.push_str("  settings over the site's");
@@ -103,23 +118,21 @@ fn draw_heads(columns: Columns, theme: &Theme, place: Rect, buffer: &mut Buffer)
 }
 
 fn draw_trial(state: &State, row: &TrialRow, columns: Columns, theme: &Theme, place: Rect, buffer: &mut Buffer) {
-    let Columns { trial, point, choice, settings, total } = columns;
+    let Columns { trial, arm, point, choice, bandwidth, settings, total } = columns;
     let ellipsis = theme.glyphs.ellipsis;
     let size = gdrtune_profiles::size::Size(row.point.bytes).to_string();
     let name_columns = point.saturating_sub(6);
-    let start = format!(
-        "{:>trial$} {:ARM_COLUMNS$} {:name_columns$}{size:>6}  ",
-        row.trial,
-        arm_text(row.arm),
-        row.point.collective.name(),
-    );
+    let arm_text = if 0 < arm { arm_text(row.arm) } else { "" };
+    let name = row.point.collective.name();
+    let start = format!("{:>trial$}{arm_text:arm$} {name:name_columns$}{size:>6}  ", row.trial);
     let asked = text::fit(&choice_text(row.requested, row.selected, theme), choice, ellipsis);
     let pad = choice.saturating_sub(text::width(&asked));
-    let mut line = Line::from(vec![Span::raw(start), Span::raw(asked), Span::raw(" ".repeat(pad + 1))]);
+    let mut line = Line::from(vec![Span::raw(start), Span::raw(asked), Span::raw(" ".repeat(pad))]);
     match &row.outcome {
         Outcome::Timed { time_us, busbw_gbs, gain } => {
-            let (time, busbw) = (text::microseconds(*time_us), text::bandwidth(*busbw_gbs));
-            line.push_span(Span::raw(format!("{time:>TIME_COLUMNS$} {busbw:>BANDWIDTH_COLUMNS$} ")));
+            let time = text::microseconds(*time_us);
+            let busbw = if 0 < bandwidth { text::bandwidth(*busbw_gbs) } else { String::new() };
+            line.push_span(Span::raw(format!("{time:>TIME_COLUMNS$}{busbw:>bandwidth$}")));
             let gain_text =
                 gain.map_or_else(|| theme.glyphs.ok.to_owned(), |g| format!("{} {}", theme.glyphs.ok, text::ratio(g)));
             let style = if gain.is_some_and(|g| 1.0 < g) { theme.best_series } else { Style::new() };
@@ -131,7 +144,7 @@ fn draw_trial(state: &State, row: &TrialRow, columns: Columns, theme: &Theme, pl
         }
         Outcome::Failed { kind, detail } => {
             let room = total.saturating_sub(line.width());
-            let cause = format!("{} {}: {detail}", theme.glyphs.failed, failure_text(*kind));
+            let cause = format!("  {} {}: {detail}", theme.glyphs.failed, failure_text(*kind));
             line.push_span(Span::styled(text::fit(&cause, room, ellipsis), theme.bad));
         }
     }
@@ -140,9 +153,9 @@ fn draw_trial(state: &State, row: &TrialRow, columns: Columns, theme: &Theme, pl
 
 const fn arm_text(arm: Arm) -> &'static str {
     match arm {
-        Arm::Default => "default",
-        Arm::Search => "search",
-        Arm::Candidate => "A/B new",
+        Arm::Default => " default",
+        Arm::Search => " search",
+        Arm::Candidate => " tuned",
     }
 }
 

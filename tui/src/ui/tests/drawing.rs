@@ -1,0 +1,193 @@
+//! Snapshots of whole screens, and the styles and words that carry meaning.
+
+use gdrtune_profiles::vocab::{Engine, Point};
+use gdrtune_session::event::{Event, NodeState, RunEnd};
+use ratatui::style::{Color, Modifier, Style};
+
+use super::*;
+
+#[test]
+fn screens_at_the_sizes_that_people_have() {
+    for (columns, rows) in [(80, 24), (120, 40), (160, 45), (60, 15)] {
+        let size = (columns, rows);
+        insta::assert_snapshot!(format!("searching_{columns}x{rows}"), paint(&searching(size), Charset::Unicode));
+        insta::assert_snapshot!(format!("finished_{columns}x{rows}"), paint(&finished(size), Charset::Unicode));
+    }
+}
+
+#[test]
+fn other_screens() {
+    let with_keys = |size, script: &str| {
+        let mut state = searching(size);
+        press(&mut state, script);
+        state
+    };
+    for (name, state) in [
+        ("waiting", new_state((80, 24))),
+        ("help_80x24", with_keys((80, 24), "?")),
+        ("help_60x15", with_keys((60, 15), "? j j")),
+        ("stop_question", with_keys((80, 24), "q")),
+        ("stopping", with_keys((80, 24), "q y")),
+        ("size_cursor", with_keys((80, 24), "Tab Tab Tab j g j j j")),
+        ("too_small", with_keys((59, 15), "")),
+    ] {
+        insta::assert_snapshot!(name, paint(&state, Charset::Unicode));
+    }
+    insta::assert_snapshot!("ascii", paint(&searching((80, 24)), Charset::Ascii));
+}
+
+#[test]
+fn ascii_screens_are_ascii() {
+    for state in [searching((120, 40)), finished((120, 40)), new_state((80, 24))] {
+        let text = rows_of(paint(&state, Charset::Ascii).buffer()).concat();
+        assert!(text.is_ascii(), "{:?}", text.chars().find(|c| !c.is_ascii()));
+    }
+}
+
+#[test]
+fn no_size_and_no_state_breaks_a_draw() {
+    for mut state in [new_state((1, 1)), searching((1, 1)), finished((1, 1))] {
+        for (columns, height) in (1..200).step_by(19).flat_map(|c| (1..60).step_by(7).map(move |h| (c, h))) {
+            update(&mut state, Input::Resize(columns, height));
+            for script in ["Tab", "Tab", "?", "?"] {
+                press(&mut state, script);
+                assert_eq!(rows(&state).len(), usize::from(height));
+            }
+        }
+    }
+}
+
+/// The style of the cells where `text` stands for the first time.
+fn style_of(state: &State, text: &str) -> Style {
+    let backend = paint(state, Charset::Unicode);
+    let screen = rows_of(backend.buffer());
+    let found = screen.iter().enumerate().find_map(|(y, row)| {
+        let byte = row.find(text)?;
+        Some((row.get(..byte)?.chars().count() as u16, y as u16))
+    });
+    let position = found.unwrap_or_else(|| panic!("{text} is not on the screen:\n{}", screen.join("\n")));
+    backend.buffer().cell(position).unwrap().style()
+}
+
+#[test]
+fn styles_tell_what_words_and_symbols_tell_too() {
+    let state = searching((120, 40));
+    assert_eq!(style_of(&state, "✗ 1 failed").fg, Some(Color::Red));
+    assert_eq!(style_of(&state, "✓ ready").fg, Some(Color::Green));
+    assert_eq!(style_of(&state, "◆ best").fg, Some(Color::Green));
+    assert_eq!(style_of(&state, "× current").fg, Some(Color::Magenta));
+    assert!(style_of(&state, "Trials").add_modifier.contains(Modifier::REVERSED));
+    assert!(!style_of(&state, "Nodes").add_modifier.contains(Modifier::REVERSED));
+
+    let mut mono = searching((120, 40));
+    press(&mut mono, "t t");
+    assert_eq!(style_of(&mono, "✗ 1 failed").fg, Some(Color::Reset));
+    assert!(style_of(&mono, "✗ 1 failed").add_modifier.contains(Modifier::BOLD));
+}
+
+#[test]
+fn what_is_not_a_real_cluster_says_so() {
+    let started = |engine, emulated| {
+        let mut record = RECORDS.first().unwrap().clone();
+        if let Event::RunStarted { engine: e, emulated: m, .. } = &mut record.event {
+            (*e, *m) = (engine, emulated);
+        }
+        record
+    };
+    for (engine, emulated, source, expected) in [
+        (Engine::Nccl, true, Source::Live, Some(" EMULATED ")),
+        (Engine::Sim, false, Source::Live, Some(" SIMULATED ")),
+        (Engine::Replay, false, Source::Live, Some(" RECORDED GRID ")),
+        (Engine::Native, false, Source::Replay, Some(" REPLAY ")),
+        (Engine::Nccl, false, Source::Live, None),
+    ] {
+        let mut state = State::new((80, 24), ThemeName::Base, Colour::Allowed, source);
+        feed(&mut state, [&started(engine, emulated)]);
+        let header = rows(&state).first().cloned().unwrap();
+        match expected {
+            Some(badge) => {
+                assert!(header.contains(badge), "{header}");
+                assert!(style_of(&state, badge.trim()).add_modifier.contains(Modifier::REVERSED));
+            }
+            None => {
+                assert!(
+                    !["EMULATED", "SIMULATED", "RECORDED", "REPLAY"].iter().any(|b| header.contains(b)),
+                    "{header}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn an_estimate_is_marked_until_the_verdicts_are_in() {
+    let progress = |state: &State| rows(state).get(1).cloned().unwrap();
+    assert!(progress(&new_state((80, 24))).contains("no gain known yet"));
+    assert!(progress(&searching((80, 24))).contains("x (estimate)"));
+    let end = progress(&finished((80, 24)));
+    assert!(end.contains("verified 2.66x [2.53-2.81]"), "{end}");
+}
+
+fn ending(events: Vec<Event>) -> Vec<String> {
+    let mut state = searching((80, 24));
+    for (seq, event) in (1000..).zip(events) {
+        feed(&mut state, [&Record { seq, t_ms: 100_000 + seq, event }]);
+    }
+    rows(&state)
+}
+
+#[test]
+fn every_end_has_its_banner_and_the_way_out() {
+    let finish = |end| vec![Event::Finished { end, summary: "The reason.".to_owned() }];
+    for (end, title) in [
+        (RunEnd::Tuned, "✓ tuned"),
+        (RunEnd::DefaultsBest, "✓ the defaults are best"),
+        (RunEnd::Interrupted, "! interrupted"),
+        (RunEnd::NodesLost, "✗ nodes lost"),
+        (RunEnd::Failed, "✗ failed"),
+    ] {
+        let text = ending(finish(end)).join("\n");
+        for expected in [title, "The reason.", "not verified", "No files were written", "q leaves"] {
+            assert!(text.contains(expected), "{expected} is missing:\n{text}");
+        }
+    }
+}
+
+#[test]
+fn a_run_that_ends_without_a_word_is_a_failure() {
+    let mut state = searching((80, 24));
+    update(&mut state, Input::RecordsClosed);
+    let text = rows(&state).join("\n");
+    assert!(text.contains("✗ failed") && text.contains("the run ended without its last record"), "{text}");
+    assert_eq!(press(&mut state, "q"), [Effect::Quit]);
+}
+
+#[test]
+fn lost_nodes_and_wide_names_keep_their_columns() {
+    let node = |index, host: &str, state| Event::Node { index, host: host.into(), state, detail: "gone".into() };
+    let screen = ending(vec![
+        node(0, "日本語-ノード", NodeState::Lost),
+        node(1, "vh2", NodeState::Failed),
+        node(2, "vh3", NodeState::Connecting),
+    ]);
+    let text = screen.join("\n");
+    // The test backend shows the second column of a wide character as a space.
+    for expected in ["! lost", "✗ failed", "◌ connecting", "1 of 4 ready", "日 本 語"] {
+        assert!(text.contains(expected), "{expected} is missing:\n{text}");
+    }
+}
+
+#[test]
+fn a_collective_without_any_time_says_so() {
+    let mut state = new_state((80, 24));
+    feed(&mut state, RECORDS.iter().take(1));
+    let text = rows(&state).join("\n");
+    assert!(text.contains("no time of allreduce yet") && text.contains("no trial yet"), "{text}");
+    assert!(
+        state
+            .run
+            .summary
+            .points
+            .contains_key(&Point { collective: gdrtune_profiles::vocab::Collective::AllGather, bytes: 1024 })
+    );
+}

@@ -1,0 +1,235 @@
+//! Keys and what they do: scripts as tables, and the agreement of handler, footer and help.
+
+use crossterm::event::{KeyCode, KeyModifiers};
+use gdrtune_session::event::Command;
+
+use super::*;
+use crate::ui::{
+    keys::{Action, BINDINGS, Context},
+    state::{Overlay, Panel, Question, Stop},
+};
+
+type Start = fn((u16, u16)) -> State;
+
+#[test]
+fn keys_tell_the_run_what_was_asked() {
+    use Effect::{Command as Tell, Quit, Repaint, Suspend};
+    let table: &[(&str, Start, &str, &[Effect])] = &[
+        ("q only asks", searching, "q", &[]),
+        ("no is the default", searching, "q Enter", &[]),
+        ("q twice is no", searching, "q q", &[]),
+        ("yes stops", searching, "q y", &[Tell(Command::Stop)]),
+        ("q kills a run that is stopping", searching, "q y q", &[Tell(Command::Stop), Tell(Command::Kill)]),
+        ("the ladder of ^C", searching, "^C ^C ^C", &[Tell(Command::Stop), Tell(Command::Kill), Quit]),
+        ("^C answers a question too", searching, "q ^C", &[Tell(Command::Stop)]),
+        ("^C works in the help", searching, "? ^C ^C", &[Tell(Command::Stop), Tell(Command::Kill)]),
+        ("q closes the help", searching, "? q", &[]),
+        ("nothing to ask when over", finished, "q", &[Quit]),
+        ("nothing to stop when over", finished, "^C", &[Quit]),
+        ("space pauses and goes on", searching, "space space", &[Tell(Command::Pause), Tell(Command::Resume)]),
+        ("nothing to pause when over", finished, "space", &[]),
+        ("F asks", searching, "F", &[]),
+        ("F and no", searching, "F n", &[]),
+        ("F and yes", searching, "F y", &[Tell(Command::Finish)]),
+        ("F once only", searching, "F y F y", &[Tell(Command::Finish)]),
+        (
+            "F ends a pause",
+            searching,
+            "space F y",
+            &[Tell(Command::Pause), Tell(Command::Resume), Tell(Command::Finish)],
+        ),
+        ("no search to finish", verifying, "F y", &[]),
+        ("p is for the display only", searching, "p", &[]),
+        ("^Z and ^L", searching, "^Z ^L", &[Suspend, Repaint]),
+        ("y alone means nothing", searching, "y Y", &[]),
+    ];
+    for (what, start, script, expected) in table {
+        assert_eq!(press(&mut start((80, 24)), script), *expected, "{what}");
+    }
+}
+
+#[test]
+fn a_replay_is_left_without_a_question_and_only_paused() {
+    for (script, expected) in [
+        ("q", vec![Effect::Quit]),
+        ("^C", vec![Effect::Quit]),
+        ("space", vec![Effect::Command(Command::Pause)]),
+        ("F y", vec![]),
+    ] {
+        let mut state = searching((80, 24));
+        state.control.source = Source::Replay;
+        assert_eq!(press(&mut state, script), expected, "{script}");
+    }
+}
+
+#[test]
+fn the_end_of_the_run_takes_its_question_away() {
+    let mut state = searching((80, 24));
+    press(&mut state, "p q");
+    assert_eq!(state.view.overlay, Some(Overlay::Question(Question::Stop)));
+    feed(&mut state, RECORDS.iter().skip(RECORDS.len() - 1));
+    assert_eq!((state.view.overlay, state.view.frozen.is_none()), (None, true));
+    assert_eq!(press(&mut state, "q"), [Effect::Quit]);
+}
+
+#[test]
+fn what_was_asked_is_shown_until_it_is_done() {
+    for (script, badge) in
+        [("space", " PAUSED "), ("q y", " STOPPING "), ("q y q", " KILLING "), ("F y", " FINISHING ")]
+    {
+        let mut state = searching((80, 24));
+        press(&mut state, script);
+        let progress = rows(&state).get(1).cloned().unwrap();
+        assert!(progress.contains(badge), "{script}: {progress}");
+    }
+}
+
+#[test]
+fn a_frozen_display_counts_what_it_does_not_show() {
+    let mut state = searching((80, 24));
+    let before = rows(&state);
+    press(&mut state, "p");
+    feed(&mut state, RECORDS.iter().skip(150).take(20));
+    let frozen = rows(&state);
+    assert_eq!(frozen.split_last().unwrap().1, before.split_last().unwrap().1, "only the footer differs");
+    let footer = frozen.last().unwrap();
+    assert!(footer.contains("DISPLAY FROZEN") && footer.contains("20 records since"), "{footer}");
+    press(&mut state, "p");
+    assert_ne!(rows(&state).get(1), before.get(1));
+}
+
+#[test]
+fn tab_visits_the_panels_that_can_be_seen() {
+    for (size, expected) in [
+        ((80, 24), vec![Panel::Nodes, Panel::Log, Panel::Busbw, Panel::Latency, Panel::Trials]),
+        ((60, 15), vec![Panel::Nodes, Panel::Log, Panel::Busbw, Panel::Latency, Panel::Trials]),
+    ] {
+        let mut state = searching(size);
+        let mut seen = Vec::new();
+        for _ in &expected {
+            press(&mut state, "Tab");
+            seen.push(state.view.focus);
+        }
+        assert_eq!(seen, expected);
+        press(&mut state, "Shift-Tab");
+        assert_eq!(state.view.focus, Panel::Latency);
+    }
+    let state = finished((60, 15));
+    assert_eq!(state.view.focus, Panel::Busbw, "the trials have no room beside the banner");
+}
+
+#[test]
+fn collectives_turn_around() {
+    let mut state = searching((80, 24));
+    for (script, expected) in [("]", 1), ("]", 0), ("[", 1), ("Left", 0), ("Right", 1), ("l", 0), ("h", 1)] {
+        press(&mut state, script);
+        assert_eq!(state.view.collective, expected, "{script}");
+    }
+    assert!(rows(&state).iter().any(|row| row.starts_with("allgather (2 of 2)")));
+}
+
+#[test]
+fn refused_colours_stay_refused() {
+    let mut state = State::new((80, 24), ThemeName::Mono, Colour::Refused, Source::Live);
+    press(&mut state, "t");
+    assert_eq!(state.view.theme, ThemeName::Mono);
+    assert!(rows(&state).last().unwrap().contains("NO_COLOR"));
+}
+
+#[test]
+fn every_key_of_the_table_is_in_the_help() {
+    let mut state = searching((120, 40));
+    press(&mut state, "?");
+    let help = rows(&state).join("\n");
+    for binding in BINDINGS.iter().filter(|b| b.context == Context::Main) {
+        let line = help.lines().find(|line| line.contains(&format!("┃ {} ", binding.key_names())));
+        assert!(line.is_some_and(|line| line.contains(binding.help)), "{}:\n{help}", binding.key_names());
+    }
+}
+
+#[test]
+fn the_footer_names_the_keys_of_the_table() {
+    for (script, context) in [("", Context::Main), ("?", Context::Help), ("q", Context::Question)] {
+        let mut state = searching((160, 45));
+        press(&mut state, script);
+        let entries = keys::bindings(context).filter_map(|b| Some(format!("{} {}", b.keys.first()?.name(), b.footer?)));
+        let expected = entries.collect::<Vec<_>>().join("  ");
+        assert_eq!(rows(&state).last().map(|row| row.trim_end()), Some(expected.as_str()));
+    }
+}
+
+/// A state in which the action has something to do.
+fn state_for(context: Context, action: Action) -> State {
+    let mut state = searching((80, 18));
+    match context {
+        Context::Main => {}
+        Context::Question => drop(press(&mut state, "q")),
+        Context::Help => drop(press(&mut state, "?")),
+    }
+    match (context, action) {
+        (Context::Main, Action::Up | Action::PageUp | Action::Top) => drop(press(&mut state, "G")),
+        (Context::Help, Action::Up) => drop(press(&mut state, "j")),
+        _ => {}
+    }
+    state
+}
+
+#[test]
+fn every_key_of_the_table_does_something() {
+    for binding in BINDINGS {
+        for chord in binding.keys {
+            let mut state = state_for(binding.context, binding.action);
+            let before = state.clone();
+            let effects = update(&mut state, Input::Key(chord.event()));
+            let acts = effects.iter().any(|e| *e != Effect::Redraw);
+            assert!(acts || state != before, "{:?} {}", binding.context, chord.name());
+        }
+    }
+}
+
+#[test]
+fn no_key_beside_the_table_does_anything() {
+    let codes =
+        (' '..='~').map(KeyCode::Char).chain((1..=12).map(KeyCode::F)).chain([KeyCode::Insert, KeyCode::Delete]);
+    for (code, modifiers) in codes.flat_map(|code| [(code, KeyModifiers::NONE), (code, KeyModifiers::CONTROL)]) {
+        let event = KeyEvent::new(code, modifiers);
+        for (context, script) in [(Context::Main, ""), (Context::Question, "q"), (Context::Help, "?")] {
+            if keys::action_for(context, event).is_some() {
+                continue;
+            }
+            let mut state = searching((80, 24));
+            press(&mut state, script);
+            let before = state.clone();
+            assert_eq!(update(&mut state, Input::Key(event)), [], "{event:?}");
+            assert!(state == before, "{event:?}");
+        }
+    }
+}
+
+#[test]
+fn a_small_terminal_can_still_be_left() {
+    let mut state = searching((40, 10));
+    assert!(rows(&state).join("\n").contains("now 40x10, needed 60x15"));
+    press(&mut state, "q");
+    assert!(rows(&state).join("\n").contains("Stop the run? y/N"));
+    assert_eq!(press(&mut state, "y"), [Effect::Command(Command::Stop)]);
+    assert_eq!(state.control.stop, Stop::Stopping);
+}
+
+#[test]
+fn the_environment_decides_about_colours_and_characters() {
+    use crate::ui::UiOptions;
+    for (variables, theme, colour, charset) in [
+        (&[("LANG", "C.UTF-8")][..], ThemeName::Base, Colour::Allowed, Charset::Unicode),
+        (&[("LANG", "de_DE.utf8"), ("NO_COLOR", "1")], ThemeName::Mono, Colour::Refused, Charset::Unicode),
+        (&[("LANG", "C.UTF-8"), ("NO_COLOR", "")], ThemeName::Base, Colour::Allowed, Charset::Unicode),
+        (&[("LANG", "C.UTF-8"), ("LC_ALL", "C")], ThemeName::Base, Colour::Allowed, Charset::Ascii),
+        (&[("LANG", "C"), ("LC_CTYPE", "C.UTF-8")], ThemeName::Base, Colour::Allowed, Charset::Unicode),
+        (&[("LANG", "C.UTF-8"), ("TERM", "dumb")], ThemeName::Mono, Colour::Refused, Charset::Ascii),
+        (&[], ThemeName::Base, Colour::Allowed, Charset::Ascii),
+    ] {
+        let lookup = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
+        let options = UiOptions::from_environment(Source::Live, lookup);
+        assert_eq!((options.theme, options.colour, options.charset), (theme, colour, charset), "{variables:?}");
+    }
+}
