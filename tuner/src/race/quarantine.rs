@@ -1,106 +1,145 @@
 //! Choices that must not be tried again, and why.
+//!
+//! A wrong result is about the algorithm and protocol, not about the channel count: it bans the whole family at once, as
+//! a single wrong element must. A hang or a crash bans the choice in its environment; repeated ones ban it everywhere,
+//! and a family that keeps failing is given up as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gdrtune_profiles::vocab::{Choice, Collective};
+use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, Protocol};
 
 use crate::bench::Outcome;
 
-/// Hangs in different environments after which a choice is not tried anywhere.
-const HANGS: u32 = 2;
+/// Hangs or crashes in different environments after which a choice is not tried anywhere.
+const FAILURES: u32 = 2;
+/// Hangs or crashes of a family, whatever the channels, after which none of it is tried anywhere.
+const FAMILY_FAILURES: u32 = 3;
 
 /// A choice of a collective that is out in every environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ban {
     /// The collective.
     pub collective: Collective,
-    /// The choice.
+    /// The choice; 0 channels stand for every count.
     pub choice: Choice,
     /// Why, for people.
     pub why: String,
 }
 
-/// What failed so far. A wrong result bans a choice everywhere; a hang or a crash bans it in that environment, and the
-/// second hang everywhere.
+type Key = (Collective, Choice);
+type Family = (Collective, Algorithm, Protocol);
+
+/// What failed so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Quarantine {
-    everywhere: BTreeMap<(Collective, Choice), String>,
-    here: BTreeSet<(Collective, Choice)>,
-    hangs: BTreeMap<(Collective, Choice), u32>,
+    everywhere: BTreeMap<Key, String>,
+    families: BTreeMap<Family, String>,
+    here: BTreeSet<Key>,
+    failures: BTreeMap<Key, u32>,
+}
+
+const fn family(collective: Collective, choice: Choice) -> Family {
+    (collective, choice.algorithm, choice.protocol)
 }
 
 impl Quarantine {
     /// Whether the choice must not be tried.
     pub fn is_banned(&self, collective: Collective, choice: Choice) -> bool {
         let key = (collective, choice);
-        self.everywhere.contains_key(&key) || self.here.contains(&key)
+        self.families.contains_key(&family(collective, choice))
+            || self.everywhere.contains_key(&key)
+            || self.here.contains(&key)
     }
 
-    /// Takes over what `other` has banned everywhere, and its hangs.
+    /// Takes over what `other` has banned everywhere, and its failures.
     pub(crate) fn adopt(&mut self, other: &Self) {
         self.everywhere.extend(other.everywhere.clone());
-        for (key, hangs) in &other.hangs {
-            let own = self.hangs.entry(*key).or_default();
-            *own = (*own).max(*hangs);
+        self.families.extend(other.families.clone());
+        for (key, failures) in &other.failures {
+            let own = self.failures.entry(*key).or_default();
+            *own = (*own).max(*failures);
         }
     }
 
     /// The choices that are out everywhere.
     pub fn bans(&self) -> Vec<Ban> {
-        let ban = |((collective, choice), why): (&(Collective, Choice), &String)| Ban {
-            collective: *collective,
-            choice: *choice,
+        let families = self.families.iter().map(|(&(collective, algorithm, protocol), why)| Ban {
+            collective,
+            choice: Choice { algorithm, protocol, channels: 0 },
             why: why.clone(),
-        };
-        self.everywhere.iter().map(ban).collect()
+        });
+        let single =
+            self.everywhere.iter().map(|(&(collective, choice), why)| Ban { collective, choice, why: why.clone() });
+        families.chain(single).collect()
     }
 
     /// Takes a failure into account; says whether it bans the choice at every size here.
     pub(crate) fn note(&mut self, collective: Collective, choice: Choice, outcome: &Outcome) -> bool {
-        let key = (collective, choice);
         match outcome {
             Outcome::Wrong(why) => {
-                self.everywhere.insert(key, format!("wrong result: {why}"));
+                self.families.insert(family(collective, choice), format!("wrong result: {why}"));
             }
-            Outcome::Hung(why) => {
-                self.here.insert(key);
-                let hangs = self.hangs.entry(key).or_default();
-                *hangs += 1;
-                if HANGS <= *hangs {
-                    self.everywhere.insert(key, format!("hung {hangs} times: {why}"));
-                }
-            }
-            Outcome::Crashed(_) => {
-                self.here.insert(key);
-            }
+            Outcome::Hung(why) => self.note_failure(collective, choice, "hung", why),
+            Outcome::Crashed(why) => self.note_failure(collective, choice, "crashed", why),
             Outcome::Timed(_) | Outcome::Unsupported(_) | Outcome::Substituted { .. } => return false,
         }
         true
+    }
+
+    fn note_failure(&mut self, collective: Collective, choice: Choice, what: &str, why: &str) {
+        let key = (collective, choice);
+        self.here.insert(key);
+        let failures = self.failures.entry(key).or_default();
+        *failures += 1;
+        if FAILURES <= *failures {
+            self.everywhere.insert(key, format!("{what} {failures} times: {why}"));
+        }
+        let own = family(collective, choice);
+        let of_family: u32 = self.failures.iter().filter(|((c, k), _)| family(*c, *k) == own).map(|(_, n)| n).sum();
+        if FAMILY_FAILURES <= of_family {
+            self.families.insert(own, format!("{what}, {of_family} failures with any channels: {why}"));
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use gdrtune_profiles::vocab::{Algorithm, Protocol};
-
     use super::*;
 
+    fn choice(protocol: Protocol, channels: u16) -> Choice {
+        Choice { algorithm: Algorithm::Ring, protocol, channels }
+    }
+
+    fn banned(quarantine: &Quarantine, protocol: Protocol) -> [bool; 3] {
+        [1, 2, 4].map(|channels| quarantine.is_banned(Collective::Reduce, choice(protocol, channels)))
+    }
+
     #[test]
-    fn wrong_results_ban_at_once_and_hangs_the_second_time() {
-        let choice = |channels| Choice { algorithm: Algorithm::Ring, protocol: Protocol::Ll, channels };
-        let collective = Collective::Reduce;
+    fn a_wrong_result_bans_its_family_at_once() {
+        let mut quarantine = Quarantine::default();
+        assert!(quarantine.note(Collective::Reduce, choice(Protocol::Ll128, 2), &Outcome::Wrong("1 element".into())));
+        assert_eq!(banned(&quarantine, Protocol::Ll128), [true; 3]);
+        assert_eq!(banned(&quarantine, Protocol::Ll), [false; 3]);
+        assert!(!quarantine.is_banned(Collective::AllReduce, choice(Protocol::Ll128, 2)), "another collective");
+        assert!(!quarantine.note(Collective::Reduce, choice(Protocol::Ll, 1), &Outcome::Unsupported("no".into())));
+    }
+
+    #[test]
+    fn hangs_and_crashes_ban_here_then_everywhere_then_the_family() {
         let mut first = Quarantine::default();
-        assert!(first.note(collective, choice(1), &Outcome::Wrong("2 elements".into())));
-        assert!(first.note(collective, choice(2), &Outcome::Hung("5 s".into())));
-        assert!(first.note(collective, choice(4), &Outcome::Crashed("signal 11".into())));
-        assert!(!first.note(collective, choice(8), &Outcome::Unsupported("no".into())));
-        let banned = |q: &Quarantine| [1, 2, 4, 8].map(|channels| q.is_banned(collective, choice(channels)));
-        assert_eq!(banned(&first), [true, true, true, false]);
+        first.note(Collective::Reduce, choice(Protocol::Ll, 1), &Outcome::Hung("5 s".into()));
+        assert_eq!(banned(&first, Protocol::Ll), [true, false, false]);
         let mut second = Quarantine::default();
         second.adopt(&first);
-        assert_eq!(banned(&second), [true, false, false, false]);
-        second.note(collective, choice(2), &Outcome::Hung("5 s".into()));
-        assert_eq!(second.bans().iter().map(|ban| ban.choice.channels).collect::<Vec<_>>(), [1, 2]);
-        assert_eq!(second.bans()[1].why, "hung 2 times: 5 s");
+        assert_eq!(banned(&second, Protocol::Ll), [false; 3], "another environment");
+        second.note(Collective::Reduce, choice(Protocol::Ll, 1), &Outcome::Crashed("signal 11".into()));
+        let mut third = Quarantine::default();
+        third.adopt(&second);
+        assert_eq!(banned(&third, Protocol::Ll), [true, false, false], "twice is everywhere");
+        third.note(Collective::Reduce, choice(Protocol::Ll, 4), &Outcome::Crashed("signal 11".into()));
+        let mut fourth = Quarantine::default();
+        fourth.adopt(&third);
+        assert_eq!(banned(&fourth, Protocol::Ll), [true; 3], "the third failure takes the family along");
+        assert!(fourth.bans()[0].why.starts_with("crashed, 3 failures"), "{:?}", fourth.bans());
     }
 }
