@@ -28,8 +28,8 @@ fn main() {
         hash.update((text.len() as u64).to_le_bytes());
         hash.update(&text);
     }
-    let id: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    println!("cargo::rustc-env=GDRTUNE_BUILD_ID={id}");
+    let id = u64::from_be_bytes(hash.finalize()[..8].try_into().expect("a digest has more than 8 bytes"));
+    println!("cargo::rustc-env=GDRTUNE_BUILD_ID={id:016x}");
 }
 
 /// Adds the Rust and manifest files below `path`; test code and snapshots are no part of the product.

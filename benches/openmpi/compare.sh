@@ -1,8 +1,8 @@
 #!/bin/bash
 # compare.sh BINARY [ROUNDS]: all-reduce of the native engine against Open MPI's over the loopback
 #
-# BINARY is called as `BINARY MIN_BYTES MAX_BYTES BUDGET_MS RANKS CHOICE...` and prints "bytes microseconds choice" lines:
-# target/release/examples/allreduce of gdrtune-node. Needs mpicc and mpirun (apt: libopenmpi-dev openmpi-bin).
+# BINARY is gdrtune's own (target/release/gdrtune): `gdrtune bench` on local ranks. Needs mpicc and mpirun
+# (apt: libopenmpi-dev openmpi-bin).
 # Both are run in turn, ROUNDS times (5), so that whatever else the machine does hits both; the table has medians.
 # "best" is the choice with the smallest median at that size. Fails where the best misses the target ratio:
 # 1.5 from 64 KiB, 2.5 below.
@@ -21,16 +21,28 @@ trap 'rm -rf "$work"' EXIT
 mpicc -O2 -o "$work/allreduce" "$(dirname "$(readlink -f "$0")")/allreduce.c"
 export NCCL_SOCKET_IFNAME="=lo"
 
+as_root=()
+[ "$(id -u)" != 0 ] || as_root=(--allow-run-as-root)
+
 mpi() {
-  mpirun -np "$RANKS" --oversubscribe $([ "$(id -u)" != 0 ] || echo --allow-run-as-root) \
+  mpirun -np "$RANKS" --oversubscribe "${as_root[@]}" \
     --mca btl self,tcp --mca btl_tcp_if_include lo --mca mpi_yield_when_idle 1 \
-    "$work/allreduce" "$MIN" "$MAX" "$BUDGET_MS"
+    "$work/allreduce" "$MIN" "$MAX" "$BUDGET_MS" | sed 's/^/mpi /'
 }
+
+ours() { # LABEL [--choice CHOICE]: "LABEL bytes microseconds what-ran" lines
+  local label=$1; shift
+  "$OURS" bench --ranks-per-node "$RANKS" --sizes "$MIN-$MAX" --factor 4 --repeats 3 "$@" |
+    awk -v label="$label" '$1 ~ /^[0-9]+$/ { print label, $1, $5, $NF }'
+}
+
 for ((round = 1; round <= ROUNDS; round++)); do
   echo "round $round of $ROUNDS" >&2
-  mpi | sed 's/^/mpi /' >> "$work/times"
-  "$OURS" "$MIN" "$MAX" "$BUDGET_MS" "$RANKS" default | sed 's/^/default /' >> "$work/times"
-  "$OURS" "$MIN" "$MAX" "$BUDGET_MS" "$RANKS" "${CHOICES[@]}" | sed 's/^/choice /' >> "$work/times"
+  {
+    mpi
+    ours default
+    for choice in "${CHOICES[@]}"; do ours choice --choice "$choice"; done
+  } >> "$work/times"
 done
 
 # who bytes us [choice] -> one median for each (who, bytes, choice)

@@ -74,7 +74,7 @@ pub(crate) struct LookArgs {
     /// Leave the mouse to the terminal, so that it can select text
     #[arg(long)]
     pub(crate) no_mouse: bool,
-    /// Colours of the terminal UI (default: base, or mono where NO_COLOR is set)
+    /// Colours of the terminal UI (default: base, or mono where `NO_COLOR` is set)
     #[arg(long, value_enum)]
     pub(crate) theme: Option<ThemeName>,
 }
@@ -157,7 +157,7 @@ pub(crate) struct TuneArgs {
     /// How environments are searched
     #[arg(long, value_enum, default_value_t = StrategyArg::Auto)]
     pub(crate) strategy: StrategyArg,
-    /// Fix a setting for every environment, such as NCCL_SOCKET_IFNAME==eth0 (repeatable)
+    /// Fix a setting for every environment, such as `NCCL_SOCKET_IFNAME==eth0` (repeatable)
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) pin: Vec<String>,
     /// Leave a setting out of the search (repeatable)

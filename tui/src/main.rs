@@ -33,12 +33,12 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Agent => return command::node::agent(),
         Command::Worker(args) => return command::node::worker(args),
-        Command::Demo(args) => command::tune::demo(args),
-        Command::Tune(args) => command::tune::tune(args),
-        Command::Bench(args) => command::bench::bench(args),
-        Command::Emit(args) => command::emit::emit(args),
+        Command::Demo(args) => command::tune::demo(&args),
+        Command::Tune(args) => command::tune::tune(&args),
+        Command::Bench(args) => command::bench::bench(&args),
+        Command::Emit(args) => command::emit::emit(&args),
         Command::Runs => command::runs::runs(),
-        Command::Replay(args) => command::runs::replay(args),
+        Command::Replay(args) => command::runs::replay(&args),
     };
     match result {
         Ok(exit) => exit.into(),

@@ -1,4 +1,5 @@
 //! Bad input ends with a message that names place, cause and next step, and with the documented exit code.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod common;
 

@@ -33,8 +33,7 @@ fn the_fast_rail_alone_is_found_by_measuring() {
             .unwrap()
             .lines()
             .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["event"].clone())
-            .filter(|e| e["type"] == "verdict" && e["point"]["bytes"] == 16 << 20)
-            .next_back()
+            .rfind(|e| e["type"] == "verdict" && e["point"]["bytes"] == 16 << 20)
             .expect("a verdict at 16 MiB");
         let median = verdict["speedup"]["median"].as_f64().unwrap();
         assert!(median >= 2.0, "the fast rail alone is {median:.2}x the default at 16 MiB\n{log}");

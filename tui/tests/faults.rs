@@ -1,4 +1,5 @@
 //! Choices that hang, crash or give wrong results: each costs itself, and the run ends with a profile without it.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod common;
 

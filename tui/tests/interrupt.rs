@@ -1,4 +1,5 @@
 //! Ctrl-C: once stops after the script, twice kills the trial, three times leaves at once. Nothing stays behind.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod common;
 

@@ -36,7 +36,7 @@ struct TwoRails {
 impl TwoRails {
     fn time_us(&mut self, environment: &Environment, item: &Item) -> f64 {
         let own = Choice { algorithm: Algorithm::Ring, protocol: Protocol::Simple, channels: 2 };
-        let size = SIZES.iter().position(|&bytes| bytes == item.point.bytes).unwrap();
+        let size = SIZES.iter().position(|&bytes| bytes == item.point.bytes).expect("a size of the table");
         let rail = match environment.get("NCCL_SOCKET_IFNAME") {
             Some("=railA") => [0.6, 0.37, 0.33][size],
             Some("=railB") => [2.0, 2.2, 2.2][size],

@@ -24,7 +24,7 @@ use crate::{
 /// Time that one sample takes, in microseconds: longer than in a search, since there is only one setting.
 const SAMPLE_US: f64 = 30_000.0;
 
-pub(crate) fn bench(args: BenchArgs) -> Result<Exit, Failure> {
+pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let place = hosts::resolve(&args.hosts)?;
     let sizes = parse_sizes(&args.measure.sizes, args.measure.factor).map_err(Failure::usage)?;
     let environment = run::parse_settings(&args.environment).map_err(Failure::usage)?;
@@ -60,7 +60,7 @@ pub(crate) fn bench(args: BenchArgs) -> Result<Exit, Failure> {
     };
     let link = FleetLink::new(&connected.fleet, &connected.events);
     let mut bench = ClusterBench::new(Box::new(link), cluster, Box::new(|_| {}));
-    let rows = measure(&mut bench, &args, environment, &points);
+    let rows = measure(&mut bench, args, environment, &points);
     bench.close();
     drop(bench);
     runtime.block_on(connected.fleet.shutdown());
@@ -68,7 +68,7 @@ pub(crate) fn bench(args: BenchArgs) -> Result<Exit, Failure> {
     let rows = rows?;
     let ranks = place.slots.iter().sum();
     let failed = rows.iter().any(|row| row.timing.is_err());
-    print(&args, ranks, &rows)?;
+    print(args, ranks, &rows)?;
     Ok(if failed { Exit::TrialsFailed } else { Exit::Done })
 }
 

@@ -15,7 +15,7 @@ use crate::{
     exit::{Exit, Failure},
 };
 
-pub(crate) fn emit(args: EmitArgs) -> Result<Exit, Failure> {
+pub(crate) fn emit(args: &EmitArgs) -> Result<Exit, Failure> {
     let format: Format = args.format.parse().map_err(Failure::usage)?;
     let name = args.profile.display().to_string();
     let text = fs::read(&args.profile)

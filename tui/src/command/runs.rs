@@ -40,7 +40,7 @@ pub(crate) fn runs() -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-pub(crate) fn replay(args: ReplayArgs) -> Result<Exit, Failure> {
+pub(crate) fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
     if !(args.speed.is_finite() && args.speed >= 0.0) {
         return Err(Failure::usage_text("--speed must be 0 or more"));
     }

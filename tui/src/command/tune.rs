@@ -6,6 +6,7 @@ use std::{
     thread,
 };
 
+use anyhow::Context as _;
 use gdrtune_fleet::{LauncherKind, launcher::SshOptions};
 use gdrtune_profiles::{
     size::parse_sizes,
@@ -41,7 +42,7 @@ const DEMO_BUDGET_S: f64 = 28.0;
 /// Shortest deadline of a measurement in the demo, in milliseconds: nothing there takes a tenth of it.
 const DEMO_LEASE_MS: u64 = 5_000;
 
-pub(crate) fn demo(args: DemoArgs) -> Result<Exit, Failure> {
+pub(crate) fn demo(args: &DemoArgs) -> Result<Exit, Failure> {
     let place = hosts::this_machine(hosts::LOCAL_RANKS);
     let sizes = parse_sizes(DEMO_SIZES, 4).map_err(Failure::usage)?;
     let out = claim(&args.out, Existing::Replace)?;
@@ -55,7 +56,7 @@ pub(crate) fn demo(args: DemoArgs) -> Result<Exit, Failure> {
     execute(config, &args.show, false)
 }
 
-pub(crate) fn tune(args: TuneArgs) -> Result<Exit, Failure> {
+pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
     let place = hosts::resolve(&args.hosts)?;
     let sizes = parse_sizes(&args.measure.sizes, args.measure.factor).map_err(Failure::usage)?;
     let settings = run::SpaceSettings::parse(&args.pin, &args.exclude).map_err(Failure::usage)?;
@@ -170,7 +171,7 @@ fn execute(config: RunConfig, show: &ShowArgs, expect_gain: bool) -> Result<Exit
     let handle = runtime.handle().clone();
     let session_controls = controls.clone();
     let session = thread::Builder::new().name("session".to_owned()).spawn(move || {
-        let outcome = run::tune(config, &recorder, &session_controls, &handle);
+        let outcome = run::tune(&config, &recorder, &session_controls, &handle);
         // The receiver waits until the end, unless this process is leaving anyway.
         done.send(()).ok();
         outcome
@@ -194,9 +195,9 @@ fn execute(config: RunConfig, show: &ShowArgs, expect_gain: bool) -> Result<Exit
             io::Result::Ok(())
         })?;
     }
-    let outcome = session
-        .join()
-        .map_err(|_| anyhow::anyhow!("the session thread panicked; the run store is {}", store.display()))?;
+    let joined = session.join().ok();
+    let outcome =
+        joined.with_context(|| format!("the session thread panicked; the run store is {}", store.display()))?;
     conclude(outcome, &store, use_ui, expect_gain)
 }
 

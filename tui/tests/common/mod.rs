@@ -51,6 +51,7 @@ pub(crate) fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> 
 }
 
 /// Says loudly that a test did not run, and counts it for `.ci/test`.
+#[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
 pub(crate) fn skip(test: &str, why: &str) {
     eprintln!("SKIPPED {test}: {why}");
     if let Some(file) = std::env::var_os("GDRTUNE_SKIPPED_TESTS") {

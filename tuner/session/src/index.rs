@@ -1,4 +1,4 @@
-//! A SQLite index over all runs, for history and trends. It holds nothing that the JSONL files do not: delete it at will.
+//! A `SQLite` index over all runs, for history and trends. It holds nothing that the JSONL files do not: delete it at will.
 
 use std::path::{Path, PathBuf};
 

@@ -169,14 +169,12 @@ pub fn find_run(dir: &Path, run: &str) -> Result<PathBuf, StoreError> {
     let runs = list_runs(dir)?;
     let name = |path: &PathBuf| path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
     let matching: Vec<&PathBuf> = runs.iter().filter(|p| !run.is_empty() && name(p).starts_with(run)).collect();
-    match matching.as_slice() {
-        [only] => Ok((*only).clone()),
-        _ => {
-            let known = runs.iter().take(5).map(name).collect::<Vec<_>>().join(", ");
-            let known = if known.is_empty() { "none".to_owned() } else { known };
-            Err(StoreError::Unknown { run: run.to_owned(), dir: dir.to_owned(), known })
-        }
+    if let [only] = matching.as_slice() {
+        return Ok((*only).clone());
     }
+    let known = runs.iter().take(5).map(name).collect::<Vec<_>>().join(", ");
+    let known = if known.is_empty() { "none".to_owned() } else { known };
+    Err(StoreError::Unknown { run: run.to_owned(), dir: dir.to_owned(), known })
 }
 
 #[cfg(test)]

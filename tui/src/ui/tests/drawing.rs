@@ -87,13 +87,14 @@ fn styles_tell_what_words_and_symbols_tell_too() {
 
 #[test]
 fn what_is_not_a_real_cluster_says_so() {
-    let started = |engine, emulated| {
+    let started = |engine| {
         let mut record = RECORDS.first().unwrap().clone();
-        if let Event::RunStarted { engine: e, emulated: m, .. } = &mut record.event {
-            (*e, *m) = (engine, emulated);
+        if let Event::RunStarted { engine: e, .. } = &mut record.event {
+            *e = engine;
         }
         record
     };
+    let one_machine = Record { seq: 1, t_ms: 1, event: Event::Emulated { why: "vh[1-4] run on one machine".into() } };
     for (engine, emulated, source, expected) in [
         (Engine::Nccl, true, Source::Live, Some(" EMULATED ")),
         (Engine::Sim, false, Source::Live, Some(" SIMULATED ")),
@@ -102,7 +103,10 @@ fn what_is_not_a_real_cluster_says_so() {
         (Engine::Nccl, false, Source::Live, None),
     ] {
         let mut state = State::new((80, 24), ThemeName::Base, Colour::Allowed, source);
-        feed(&mut state, [&started(engine, emulated)]);
+        feed(&mut state, [&started(engine)]);
+        if emulated {
+            feed(&mut state, [&one_machine]);
+        }
         let header = rows(&state).first().cloned().unwrap();
         match expected {
             Some(badge) => {

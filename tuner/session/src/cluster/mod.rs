@@ -258,10 +258,10 @@ impl<'a> ClusterBench<'a> {
         for (node, start) in group.start_messages(&self.config, bundle, SETUP_DEADLINE) {
             self.link.send(node, ToAgent::Start(start));
         }
-        self.wait_for(group, cancel, deadline, |g| g.all_bootstrapped())?;
+        self.wait_for(group, cancel, deadline, Group::all_bootstrapped)?;
         let connect = ToWorker::Connect { peers: group.take_bootstrap() };
         self.tell_workers(group, &connect);
-        self.wait_for(group, cancel, deadline, |g| g.all_connected())
+        self.wait_for(group, cancel, deadline, Group::all_connected)
     }
 
     /// Waits until `done`; a worker that ends, or the deadline, is a failed setup.

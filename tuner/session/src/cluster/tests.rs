@@ -162,7 +162,7 @@ fn lab(fault: Fault) -> Lab {
     let log = Rc::new(RefCell::new(Vec::new()));
     let nodes = FakeNodes { fault, events: VecDeque::new(), groups: Vec::new(), log: log.clone() };
     let nodes = Rc::new(RefCell::new(nodes));
-    let notes = Rc::new(RefCell::new(Vec::new()));
+    let heard = Rc::new(RefCell::new(Vec::new()));
     let config = ClusterConfig {
         engine: Engine::Native,
         slots: vec![2, 2],
@@ -172,9 +172,9 @@ fn lab(fault: Fault) -> Lab {
         key: SessionKey([7; 32]),
         base_env: Environment::new(),
     };
-    let hear = notes.clone();
+    let hear = heard.clone();
     let hear = Box::new(move |note| hear.borrow_mut().push(note));
-    Lab { bench: ClusterBench::new(Box::new(FakeLink(nodes.clone())), config, hear), nodes, log, notes }
+    Lab { bench: ClusterBench::new(Box::new(FakeLink(nodes.clone())), config, hear), nodes, log, notes: heard }
 }
 
 fn item(choice: Option<Choice>, repeats: u32) -> Item {

@@ -1,6 +1,9 @@
 //! From inventories to what the search may try, and to what the cluster is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
 
 use gdrtune_profiles::vocab::Choice;
 use gdrtune_tuner::space::{Facts, Space, SpaceError};
@@ -78,8 +81,12 @@ pub(super) fn fingerprint(config: &RunConfig, inventories: &[Inventory]) -> Stri
             hash.update(format!("interface {} mtu {} speed {:?}\n", i.name, i.mtu, i.speed_mbps));
         }
     }
-    let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
+    let mut text = "sha256:".to_owned();
+    for byte in hash.finalize() {
+        // Writing to a String cannot fail.
+        write!(text, "{byte:02x}").ok();
+    }
+    text
 }
 
 /// What was measured on, in words.

@@ -46,6 +46,6 @@ mod tests {
     #[test]
     fn ids_sort_by_time_and_differ() {
         assert_eq!(new_run_id().len(), "2026-11-29T14:02:11Z-7f3a".len());
-        assert!(new_run_id() > "2026-01-01".to_owned());
+        assert!(new_run_id().as_str() > "2026-01-01");
     }
 }

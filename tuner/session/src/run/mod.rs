@@ -162,13 +162,13 @@ pub fn new_key() -> SessionKey {
 /// # Errors
 /// [`RunError`]; whatever was measured is in the run store.
 pub fn tune(
-    config: RunConfig,
+    config: &RunConfig,
     recorder: &Recorder,
     controls: &Controls,
     runtime: &Handle,
 ) -> Result<RunOutcome, RunError> {
-    recorder.record(started(&config));
-    let result = connect_and_run(&config, recorder, controls, runtime);
+    recorder.record(started(config));
+    let result = connect_and_run(config, recorder, controls, runtime);
     // A store that cannot be written explains whatever else went wrong.
     let result = match recorder.failure() {
         Some(error) => Err(RunError::Store(error)),
