@@ -3,7 +3,8 @@
 //! A cell is one choice at one point. Cells of neighbouring sizes (same choice) and of neighbouring channel counts (same
 //! point, algorithm and protocol) are linked: the *difference* of two linked log times is near the typical difference
 //! of its group, by the group's spread; both are learned from the cells that were measured. Samples have Student-t noise,
-//! so a stall moves a belief little. Beliefs are found by Gaussian belief propagation, a few sweeps from where the last
+//! so a stall moves a belief little. Where another environment taught a cell's time, links compare how far cells have
+//! moved from that instead: a choice that breaks down at some size does so in every environment. Beliefs are found by Gaussian belief propagation, a few sweeps from where the last
 //! ones ended: linear in cells, links and kept samples.
 //!
 //! Must not know choices, points or budgets: cells, links and groups are numbers here.
@@ -22,6 +23,8 @@ pub(crate) const PRIOR_NOISE: f64 = 0.12;
 const VAGUE: f64 = 0.1;
 /// Least noise variance (0.3 %): clocks are no better.
 const LEAST_VARIANCE: f64 = 1e-5;
+/// What another environment changes between choices (log units).
+pub(crate) const ENVIRONMENT_DEVIATION: f64 = 0.12;
 
 /// How two cells of a group differ.
 #[derive(Debug, Clone)]
@@ -47,6 +50,10 @@ struct Link {
     from: usize,
     to: usize,
     group: usize,
+    /// Difference that another environment taught.
+    offset: f64,
+    /// Variance of that.
+    slack: f64,
     forward: Message,
     backward: Message,
 }
@@ -55,8 +62,8 @@ struct Link {
 struct Cell {
     /// The noise pool, which is the point.
     pool: usize,
-    /// Mean and variance from elsewhere, relative to the pool's level.
-    prior: Option<(f64, f64)>,
+    /// What another environment taught, relative to the pool's level.
+    prior: Option<Belief>,
     samples: Vec<f64>,
     next_kept: usize,
     taken: u32,
@@ -98,7 +105,7 @@ impl Field {
         self.noise.len() - 1
     }
 
-    pub(crate) fn add_cell(&mut self, pool: usize, prior: Option<(f64, f64)>) -> usize {
+    pub(crate) fn add_cell(&mut self, pool: usize, prior: Option<Belief>) -> usize {
         let (total, own) = (Message::default(), Message::default());
         self.cells.push(Cell { pool, prior, samples: Vec::new(), next_kept: 0, taken: 0, total, own });
         self.cells.len() - 1
@@ -112,7 +119,12 @@ impl Field {
     }
 
     pub(crate) fn add_link(&mut self, from: usize, to: usize, group: usize) {
-        self.links.push(Link { from, to, group, forward: Message::default(), backward: Message::default() });
+        let (offset, slack) = match (self.cells[from].prior, self.cells[to].prior) {
+            (Some(from), Some(to)) => (to.mean - from.mean, from.variance + to.variance),
+            _ => (0.0, 0.0),
+        };
+        let (forward, backward) = (Message::default(), Message::default());
+        self.links.push(Link { from, to, group, offset, slack, forward, backward });
     }
 
     /// Takes a time in microseconds. Beliefs change at the next [`Self::update`].
@@ -165,7 +177,7 @@ impl Field {
         let mut offsets: Vec<Vec<f64>> = vec![Vec::new(); self.level.len()];
         for cell in self.cells.iter().filter(|cell| !cell.samples.is_empty()) {
             let center = crate::stats::median(&cell.samples).unwrap_or_default();
-            offsets[cell.pool].push(center - cell.prior.map_or(0.0, |(mean, _)| mean));
+            offsets[cell.pool].push(center - cell.prior.map_or(0.0, |prior| prior.mean));
         }
         let all: Vec<f64> = offsets.iter().flatten().copied().collect();
         let overall = crate::stats::median(&all).unwrap_or_default();
@@ -181,8 +193,8 @@ impl Field {
             if from.samples.is_empty() || to.samples.is_empty() {
                 continue;
             }
-            let difference = mean_of(to.own) - mean_of(from.own);
-            let noise = 1.0 / from.own.precision.max(1e-9) + 1.0 / to.own.precision.max(1e-9);
+            let difference = mean_of(to.own) - mean_of(from.own) - link.offset;
+            let noise = 1.0 / from.own.precision.max(1e-9) + 1.0 / to.own.precision.max(1e-9) + link.slack;
             if from.own.precision > 0.0 && to.own.precision > 0.0 {
                 differences[link.group].push((difference, noise));
             }
@@ -250,8 +262,9 @@ impl Field {
     fn propagate(&mut self) {
         for cell in &mut self.cells {
             let level = self.level[cell.pool];
-            let (mean, precision) =
-                cell.prior.map_or((level, VAGUE), |(mean, variance)| (mean + level, 1.0 / variance));
+            let (mean, precision) = cell.prior.map_or((level, VAGUE), |prior| {
+                (prior.mean + level, 1.0 / (prior.variance + ENVIRONMENT_DEVIATION.powi(2)))
+            });
             cell.total.precision = cell.own.precision + precision;
             cell.total.shift = cell.own.shift + precision * mean;
         }
@@ -274,15 +287,16 @@ impl Field {
         let link = &mut self.links[index];
         let group = &self.groups[link.group];
         let (from, to) = (self.cells[link.from].total, self.cells[link.to].total);
-        let gap = mean_of(to) - mean_of(from) - group.mean;
-        let spread = group.variance + 1.0 / from.precision.max(1e-9) + 1.0 / to.precision.max(1e-9);
+        let difference = link.offset + group.mean;
+        let gap = mean_of(to) - mean_of(from) - difference;
+        let spread = group.variance + link.slack + 1.0 / from.precision.max(1e-9) + 1.0 / to.precision.max(1e-9);
         // A link that is clearly broken pulls less. Only samples at both ends can show that: where an end has none, its
         // belief is the links' own word, and a wrong one would cut itself loose from what could correct it.
         let shown = self.cells[link.from].taken > 0 && self.cells[link.to].taken > 0;
         let broken = if shown { (TAIL + gap * gap / spread) / (TAIL + 1.0) } else { 1.0 };
-        let variance = group.variance * broken.max(1.0);
-        let forward = through(minus(from, link.backward), group.mean, variance);
-        let backward = through(minus(to, link.forward), -group.mean, variance);
+        let variance = (group.variance + link.slack) * broken.max(1.0);
+        let forward = through(minus(from, link.backward), difference, variance);
+        let backward = through(minus(to, link.forward), -difference, variance);
         add(&mut self.cells[link.to].total, minus(forward, link.forward));
         add(&mut self.cells[link.from].total, minus(backward, link.backward));
         (link.forward, link.backward) = (forward, backward);

@@ -25,12 +25,10 @@ use crate::{
     objective::WeightedPoint,
 };
 pub(crate) use allocate::expected_fall;
-use field::Field;
+use field::{Belief, Field};
 use lane::{Entrant, Lane, link_channels, link_sizes};
 pub use quarantine::{Ban, Quarantine};
 
-/// What another environment changes between choices (log units).
-const ENVIRONMENT_DEVIATION: f64 = 0.12;
 /// A choice this many times slower than the leader is cut at once, and its family is not begun at larger sizes.
 const HOPELESS: f64 = 4.0;
 /// Standard errors behind the leader at which a choice is called beaten.
@@ -60,7 +58,7 @@ impl RaceConfig {
 
 /// What a race knows, to warm-start the race of another environment. Log microseconds: mean and variance.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Knowledge(BTreeMap<(Point, Choice), (f64, f64)>);
+pub struct Knowledge(BTreeMap<(Point, Choice), Belief>);
 
 /// The race's pick for a point.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -135,8 +133,7 @@ impl Race {
             let mut lane = Lane { point, weight, entrants: Vec::new(), own_us: Vec::new(), own_failed: false };
             for choice in choices.get(&point.collective).into_iter().flatten().copied() {
                 let prior = warm.and_then(|warm| warm.0.get(&(point, choice)));
-                let prior = prior.map(|(mean, variance)| (*mean, variance + ENVIRONMENT_DEVIATION.powi(2)));
-                let cell = field.add_cell(pool, prior);
+                let cell = field.add_cell(pool, prior.copied());
                 let out = quarantine.is_banned(point.collective, choice);
                 lane.entrants.push(Entrant { choice, cell, out, reported: out });
             }
@@ -270,8 +267,7 @@ impl Race {
         let mut cells = BTreeMap::new();
         for lane in &self.lanes {
             for entrant in lane.entrants.iter().filter(|entrant| !entrant.out) {
-                let belief = self.field.belief(entrant.cell);
-                cells.insert((lane.point, entrant.choice), (belief.mean, belief.variance));
+                cells.insert((lane.point, entrant.choice), self.field.belief(entrant.cell));
             }
         }
         Knowledge(cells)
