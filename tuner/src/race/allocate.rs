@@ -78,9 +78,9 @@ pub(super) fn choose(field: &Field, lanes: &[Lane], config: &RaceConfig) -> Vec<
     let mut offers: BinaryHeap<Offer> =
         tables.iter().enumerate().filter_map(|(lane, cells)| offer(lane, cells)).collect();
     let (mut items, mut taken) = (Vec::new(), vec![0usize; lanes.len()]);
-    let (per_point, least_gain) = match config.currency {
-        Currency::Trials => (PER_POINT, 0.0),
-        Currency::Seconds => (config.batch, MEAGRE * offers.peek().map_or(0.0, |offer| offer.gain)),
+    let least_gain = match config.currency {
+        Currency::Trials => 0.0,
+        Currency::Seconds => MEAGRE * offers.peek().map_or(0.0, |offer| offer.gain),
     };
     while items.len() < config.batch.max(1) {
         let Some(Offer { lane, cell, .. }) = offers.pop().filter(|offer| least_gain <= offer.gain) else { break };
@@ -89,7 +89,7 @@ pub(super) fn choose(field: &Field, lanes: &[Lane], config: &RaceConfig) -> Vec<
         let chosen = &mut cells[cell];
         chosen.variance = chosen.variance * chosen.noise / (chosen.variance + chosen.noise);
         taken[lane] += 1;
-        if taken[lane] < per_point {
+        if taken[lane] < PER_POINT {
             offers.extend(offer(lane, cells));
         }
     }
