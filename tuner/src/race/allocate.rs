@@ -7,7 +7,7 @@
 use std::{cmp::Ordering, collections::BinaryHeap};
 
 use super::{
-    RaceConfig,
+    Currency, RaceConfig,
     field::Field,
     lane::{Lane, one},
 };
@@ -20,12 +20,19 @@ use crate::{
 const LOOK_AHEAD: [f64; 3] = [1.0, 2.0, 4.0];
 /// A point gives at most this many samples to one batch before the others had a chance.
 const PER_POINT: usize = 6;
+/// What a sample takes beside its time, in microseconds: the rendezvous and the report of some nodes.
+const OVERHEAD_US: f64 = 500.0;
+/// Where time counts, a batch ends once the best offer is below this part of its first one: filling it up with slow samples
+/// would cost what the quick ones saved.
+const MEAGRE: f64 = 0.1;
 
 struct Cell {
     entrant: usize,
     mean: f64,
     variance: f64,
     noise: f64,
+    /// What a sample costs, in the race's currency.
+    cost: f64,
 }
 
 struct Offer {
@@ -57,13 +64,13 @@ impl Ord for Offer {
 /// What perfect knowledge would gain over the present picks: weighted mean over points, log units.
 pub(super) fn potential(field: &Field, lanes: &[Lane]) -> f64 {
     let weights: f64 = lanes.iter().map(|lane| lane.weight).sum();
-    let gain = |lane: &Lane| lane.weight / weights * perfect_gain(&table(field, lane));
+    let gain = |lane: &Lane| lane.weight / weights * perfect_gain(&table(field, lane, Currency::Trials));
     if weights > 0.0 { lanes.iter().map(gain).sum() } else { 0.0 }
 }
 
 /// The items of the next batch; none when perfect knowledge would not gain enough.
 pub(super) fn choose(field: &Field, lanes: &[Lane], config: &RaceConfig) -> Vec<Item> {
-    let mut tables: Vec<Vec<Cell>> = lanes.iter().map(|lane| table(field, lane)).collect();
+    let mut tables: Vec<Vec<Cell>> = lanes.iter().map(|lane| table(field, lane, config.currency)).collect();
     if potential(field, lanes) < config.stop_gain {
         return Vec::new();
     }
@@ -71,8 +78,12 @@ pub(super) fn choose(field: &Field, lanes: &[Lane], config: &RaceConfig) -> Vec<
     let mut offers: BinaryHeap<Offer> =
         tables.iter().enumerate().filter_map(|(lane, cells)| offer(lane, cells)).collect();
     let (mut items, mut taken) = (Vec::new(), vec![0usize; lanes.len()]);
+    let least_gain = match config.currency {
+        Currency::Trials => 0.0,
+        Currency::Seconds => MEAGRE * offers.peek().map_or(0.0, |offer| offer.gain),
+    };
     while items.len() < config.batch.max(1) {
-        let Some(Offer { lane, cell, .. }) = offers.pop() else { break };
+        let Some(Offer { lane, cell, .. }) = offers.pop().filter(|offer| least_gain <= offer.gain) else { break };
         let cells = &mut tables[lane];
         items.push(one(lanes[lane].point, Some(lanes[lane].entrants[cells[cell].entrant].choice)));
         let chosen = &mut cells[cell];
@@ -85,12 +96,16 @@ pub(super) fn choose(field: &Field, lanes: &[Lane], config: &RaceConfig) -> Vec<
     items
 }
 
-fn table(field: &Field, lane: &Lane) -> Vec<Cell> {
+fn table(field: &Field, lane: &Lane, currency: Currency) -> Vec<Cell> {
     let open = lane.entrants.iter().enumerate().filter(|(_, entrant)| !entrant.out);
     open.map(|(index, entrant)| {
         let belief = field.belief(entrant.cell);
         let noise = field.noise_variance(entrant.cell);
-        Cell { entrant: index, mean: belief.mean, variance: belief.variance, noise }
+        let cost = match currency {
+            Currency::Trials => 1.0,
+            Currency::Seconds => (OVERHEAD_US + belief.mean.exp()) / 1e6,
+        };
+        Cell { entrant: index, mean: belief.mean, variance: belief.variance, noise, cost }
     })
     .collect()
 }
@@ -134,7 +149,7 @@ fn best_offer(lane: usize, weight: f64, cells: &[Cell]) -> Option<Offer> {
         let gap = gap_of(index, cell, lowest);
         for samples in LOOK_AHEAD {
             let deviation = cell.variance / (cell.variance + cell.noise / samples).sqrt();
-            let gain = weight * expected_fall(gap, deviation) / samples;
+            let gain = weight * expected_fall(gap, deviation) / (samples * cell.cost);
             if best.as_ref().is_none_or(|best| best.gain < gain) {
                 best = Some(Offer { gain, lane, cell: index });
             }

@@ -3,7 +3,8 @@
 //! A cell is one choice at one point. Cells of neighbouring sizes (same choice) and of neighbouring channel counts (same
 //! point, algorithm and protocol) are linked: the *difference* of two linked log times is near the typical difference
 //! of its group, by the group's spread; both are learned from the cells that were measured. Samples have Student-t noise,
-//! so a stall moves a belief little. Beliefs are found by Gaussian belief propagation, a few sweeps from where the last
+//! so a stall moves a belief little. Where another environment taught a cell's time, links compare how far cells have
+//! moved from that instead: a choice that breaks down at some size does so in every environment. Beliefs are found by Gaussian belief propagation, a few sweeps from where the last
 //! ones ended: linear in cells, links and kept samples.
 //!
 //! Must not know choices, points or budgets: cells, links and groups are numbers here.
@@ -22,12 +23,21 @@ pub(crate) const PRIOR_NOISE: f64 = 0.12;
 const VAGUE: f64 = 0.1;
 /// Least noise variance (0.3 %): clocks are no better.
 const LEAST_VARIANCE: f64 = 1e-5;
+/// From this many samples on, a cell's belief stays within two standard errors of what they say themselves.
+const OUTSPOKEN: usize = 3;
+/// How far beyond all measured cells of its point an unmeasured one is believed to be at most: five usual deviations of
+/// a link, and more than makes a choice hopeless.
+const REACH: f64 = 1.5;
+/// What another environment changes between choices (log units).
+pub(crate) const ENVIRONMENT_DEVIATION: f64 = 0.12;
 
 /// How two cells of a group differ.
 #[derive(Debug, Clone)]
 struct Group {
     /// Typical difference in log time.
     mean: f64,
+    /// Difference of the levels of the pools that it links.
+    step: f64,
     /// Variance around it.
     variance: f64,
     prior_variance: f64,
@@ -47,6 +57,10 @@ struct Link {
     from: usize,
     to: usize,
     group: usize,
+    /// Difference that another environment taught.
+    offset: f64,
+    /// Variance of that.
+    slack: f64,
     forward: Message,
     backward: Message,
 }
@@ -55,13 +69,15 @@ struct Link {
 struct Cell {
     /// The noise pool, which is the point.
     pool: usize,
-    /// Mean and variance from elsewhere, relative to the pool's level.
-    prior: Option<(f64, f64)>,
+    /// What another environment taught, relative to the pool's level.
+    prior: Option<Belief>,
     samples: Vec<f64>,
     next_kept: usize,
     taken: u32,
     total: Message,
     own: Message,
+    /// What the belief's mean keeps to.
+    bounds: (f64, f64),
 }
 
 /// Belief about one cell.
@@ -85,6 +101,8 @@ pub(crate) struct Field {
     core: Vec<f64>,
     /// Level of the pool's priors.
     level: Vec<f64>,
+    /// The pool that links lead to from this one: the next size. Links go forward only.
+    next_pool: Vec<Option<usize>>,
     /// Whether some cells of the pool had samples when beliefs were last found.
     grounded: Vec<bool>,
 }
@@ -94,25 +112,36 @@ impl Field {
         self.noise.push(PRIOR_NOISE * PRIOR_NOISE);
         self.core.push(PRIOR_NOISE * PRIOR_NOISE);
         self.level.push(0.0);
+        self.next_pool.push(None);
         self.grounded.push(false);
         self.noise.len() - 1
     }
 
-    pub(crate) fn add_cell(&mut self, pool: usize, prior: Option<(f64, f64)>) -> usize {
+    pub(crate) fn add_cell(&mut self, pool: usize, prior: Option<Belief>) -> usize {
         let (total, own) = (Message::default(), Message::default());
-        self.cells.push(Cell { pool, prior, samples: Vec::new(), next_kept: 0, taken: 0, total, own });
+        let bounds = (f64::NEG_INFINITY, f64::INFINITY);
+        self.cells.push(Cell { pool, prior, samples: Vec::new(), next_kept: 0, taken: 0, total, own, bounds });
         self.cells.len() - 1
     }
 
     /// A group of links whose differences spread by `deviation` until learned; `pull` draws their mean to 0.
     pub(crate) fn add_group(&mut self, deviation: f64, pull: f64) -> usize {
         let prior_variance = deviation * deviation;
-        self.groups.push(Group { mean: 0.0, variance: prior_variance, prior_variance, pull });
+        self.groups.push(Group { mean: 0.0, step: 0.0, variance: prior_variance, prior_variance, pull });
         self.groups.len() - 1
     }
 
     pub(crate) fn add_link(&mut self, from: usize, to: usize, group: usize) {
-        self.links.push(Link { from, to, group, forward: Message::default(), backward: Message::default() });
+        let (offset, slack) = match (self.cells[from].prior, self.cells[to].prior) {
+            (Some(from), Some(to)) => (to.mean - from.mean, from.variance + to.variance),
+            _ => (0.0, 0.0),
+        };
+        let (pool, other) = (self.cells[from].pool, self.cells[to].pool);
+        if pool < other {
+            self.next_pool[pool] = Some(other);
+        }
+        let (forward, backward) = (Message::default(), Message::default());
+        self.links.push(Link { from, to, group, offset, slack, forward, backward });
     }
 
     /// Takes a time in microseconds. Beliefs change at the next [`Self::update`].
@@ -143,7 +172,8 @@ impl Field {
     pub(crate) fn belief(&self, cell: usize) -> Belief {
         let total = self.cells[cell].total;
         let precision = total.precision.max(1e-9);
-        Belief { mean: total.shift / precision, variance: 1.0 / precision }
+        let (lowest, highest) = self.cells[cell].bounds;
+        Belief { mean: (total.shift / precision).max(lowest).min(highest), variance: 1.0 / precision }
     }
 
     /// Learns from the samples taken since the last call.
@@ -155,6 +185,7 @@ impl Field {
         // group has learned nothing yet would draw sizes together that are ten times apart.
         self.learn_groups();
         self.propagate();
+        self.bound();
         for cell in self.cells.iter().filter(|cell| !cell.samples.is_empty()) {
             self.grounded[cell.pool] = true;
         }
@@ -165,31 +196,60 @@ impl Field {
         let mut offsets: Vec<Vec<f64>> = vec![Vec::new(); self.level.len()];
         for cell in self.cells.iter().filter(|cell| !cell.samples.is_empty()) {
             let center = crate::stats::median(&cell.samples).unwrap_or_default();
-            offsets[cell.pool].push(center - cell.prior.map_or(0.0, |(mean, _)| mean));
+            offsets[cell.pool].push(center - cell.prior.map_or(0.0, |prior| prior.mean));
         }
-        let all: Vec<f64> = offsets.iter().flatten().copied().collect();
+        let levels: Vec<Option<f64>> = offsets.iter().map(|offsets| crate::stats::median(offsets)).collect();
+        let all: Vec<f64> = offsets.into_iter().flatten().collect();
         let overall = crate::stats::median(&all).unwrap_or_default();
-        for (level, offsets) in self.level.iter_mut().zip(&offsets) {
-            *level = crate::stats::median(offsets).unwrap_or(overall);
+        for first in 0..levels.len() {
+            if !self.next_pool.contains(&Some(first)) {
+                self.place_chain(first, &levels, overall);
+            }
+        }
+    }
+
+    /// Levels along linked pools: where nothing was measured, in line with what was to both sides.
+    fn place_chain(&mut self, first: usize, levels: &[Option<f64>], overall: f64) {
+        let chain: Vec<usize> = std::iter::successors(Some(first), |pool| self.next_pool[*pool]).collect();
+        let known: Vec<(usize, f64)> =
+            chain.iter().enumerate().filter_map(|(place, pool)| Some((place, levels[*pool]?))).collect();
+        for (place, pool) in chain.into_iter().enumerate() {
+            let right = known.iter().find(|(known, _)| place <= *known);
+            let left = known.iter().rev().find(|(known, _)| *known <= place);
+            self.level[pool] = match (left, right) {
+                (Some((from, low)), Some((to, high))) if from < to => {
+                    low + (high - low) * (place - from) as f64 / (to - from) as f64
+                }
+                (Some((_, level)), _) | (None, Some((_, level))) => *level,
+                (None, None) => overall,
+            };
         }
     }
 
     fn learn_groups(&mut self) {
         let mut differences: Vec<Vec<(f64, f64)>> = vec![Vec::new(); self.groups.len()];
         for link in &self.links {
+            let (from, to) = (self.cells[link.from].pool, self.cells[link.to].pool);
+            self.groups[link.group].step = self.level[to] - self.level[from];
+        }
+        for link in &self.links {
             let (from, to) = (&self.cells[link.from], &self.cells[link.to]);
             if from.samples.is_empty() || to.samples.is_empty() {
                 continue;
             }
-            let difference = mean_of(to.own) - mean_of(from.own);
-            let noise = 1.0 / from.own.precision.max(1e-9) + 1.0 / to.own.precision.max(1e-9);
+            let difference = mean_of(to.own) - mean_of(from.own) - link.offset;
+            let noise = 1.0 / from.own.precision.max(1e-9) + 1.0 / to.own.precision.max(1e-9) + link.slack;
             if from.own.precision > 0.0 && to.own.precision > 0.0 {
                 differences[link.group].push((difference, noise));
             }
         }
         for (group, differences) in self.groups.iter_mut().zip(&differences) {
             let values: Vec<f64> = differences.iter().map(|(difference, _)| *difference).collect();
-            let Some(center) = crate::stats::median(&values) else { continue };
+            let Some(center) = crate::stats::median(&values) else {
+                // No choice was measured at both ends: all that is known is how far apart the points as such are.
+                group.mean = group.step;
+                continue;
+            };
             let count = values.len() as f64;
             group.mean = center * count / (count + group.pull);
             let (mut sum, mut weights) = (PRIOR_WEIGHT * group.prior_variance, PRIOR_WEIGHT);
@@ -250,8 +310,9 @@ impl Field {
     fn propagate(&mut self) {
         for cell in &mut self.cells {
             let level = self.level[cell.pool];
-            let (mean, precision) =
-                cell.prior.map_or((level, VAGUE), |(mean, variance)| (mean + level, 1.0 / variance));
+            let (mean, precision) = cell.prior.map_or((level, VAGUE), |prior| {
+                (prior.mean + level, 1.0 / (prior.variance + ENVIRONMENT_DEVIATION.powi(2)))
+            });
             cell.total.precision = cell.own.precision + precision;
             cell.total.shift = cell.own.shift + precision * mean;
         }
@@ -269,20 +330,47 @@ impl Field {
         }
     }
 
+    /// Keeps links from the last word: samples enough speak for themselves, and what was not measured is not far off what
+    /// was at the same point.
+    fn bound(&mut self) {
+        let mut spans = vec![(f64::INFINITY, f64::NEG_INFINITY); self.level.len()];
+        for index in 0..self.cells.len() {
+            let cell = &mut self.cells[index];
+            cell.bounds = (f64::NEG_INFINITY, f64::INFINITY);
+            if cell.samples.is_empty() {
+                continue;
+            }
+            if OUTSPOKEN <= cell.samples.len() && 0.0 < cell.own.precision {
+                let (center, error) = (mean_of(cell.own), 2.0 / cell.own.precision.sqrt());
+                cell.bounds = (center - error, center + error);
+            }
+            let pool = cell.pool;
+            let mean = self.belief(index).mean;
+            spans[pool] = (spans[pool].0.min(mean), spans[pool].1.max(mean));
+        }
+        for cell in self.cells.iter_mut().filter(|cell| cell.samples.is_empty()) {
+            let (lowest, highest) = spans[cell.pool];
+            if lowest <= highest {
+                cell.bounds = (lowest - REACH, highest + REACH);
+            }
+        }
+    }
+
     /// Renews both messages of a link and the beliefs at its ends.
     fn pass(&mut self, index: usize) {
         let link = &mut self.links[index];
         let group = &self.groups[link.group];
         let (from, to) = (self.cells[link.from].total, self.cells[link.to].total);
-        let gap = mean_of(to) - mean_of(from) - group.mean;
-        let spread = group.variance + 1.0 / from.precision.max(1e-9) + 1.0 / to.precision.max(1e-9);
+        let difference = link.offset + group.mean;
+        let gap = mean_of(to) - mean_of(from) - difference;
+        let spread = group.variance + link.slack + 1.0 / from.precision.max(1e-9) + 1.0 / to.precision.max(1e-9);
         // A link that is clearly broken pulls less. Only samples at both ends can show that: where an end has none, its
         // belief is the links' own word, and a wrong one would cut itself loose from what could correct it.
         let shown = self.cells[link.from].taken > 0 && self.cells[link.to].taken > 0;
         let broken = if shown { (TAIL + gap * gap / spread) / (TAIL + 1.0) } else { 1.0 };
-        let variance = group.variance * broken.max(1.0);
-        let forward = through(minus(from, link.backward), group.mean, variance);
-        let backward = through(minus(to, link.forward), -group.mean, variance);
+        let variance = (group.variance + link.slack) * broken.max(1.0);
+        let forward = through(minus(from, link.backward), difference, variance);
+        let backward = through(minus(to, link.forward), -difference, variance);
         add(&mut self.cells[link.to].total, minus(forward, link.forward));
         add(&mut self.cells[link.from].total, minus(backward, link.backward));
         (link.forward, link.backward) = (forward, backward);
@@ -317,52 +405,4 @@ fn through(cavity: Message, difference: f64, variance: f64) -> Message {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Two sizes with three choices each, linked by choice.
-    fn pair_of_points() -> Field {
-        let mut field = Field::default();
-        let (small, large) = (field.add_pool(), field.add_pool());
-        let small: Vec<usize> = (0..3).map(|_| field.add_cell(small, None)).collect();
-        let large: Vec<usize> = (0..3).map(|_| field.add_cell(large, None)).collect();
-        let group = field.add_group(0.2, 0.0);
-        for (small, large) in small.into_iter().zip(large) {
-            field.add_link(small, large, group);
-        }
-        field
-    }
-
-    #[test]
-    fn neighbours_predict_what_was_not_measured() {
-        let mut field = pair_of_points();
-        for (cell, time_us) in [(0, 100.0), (1, 200.0), (2, 400.0), (3, 1000.0), (4, 2000.0)] {
-            field.observe(cell, time_us);
-            field.update();
-        }
-        (0..5).for_each(|_| field.update());
-        let predicted = field.belief(5);
-        assert!((predicted.mean.exp() / 4000.0).ln().abs() < 0.15, "{predicted:?}");
-        assert!(field.belief(2).variance < predicted.variance, "a measured cell is surer than a predicted one");
-        assert_eq!((field.taken(5), field.median_us(5)), (0, None));
-    }
-
-    #[test]
-    fn one_stall_moves_a_belief_little() {
-        let mut field = pair_of_points();
-        for time_us in [100.0, 101.0, 99.0, 100.0, 3000.0] {
-            field.observe(0, time_us);
-        }
-        field.update();
-        assert!((field.belief(0).mean.exp() / 100.0).ln().abs() < 0.25, "{:?}", field.belief(0));
-    }
-
-    #[test]
-    fn old_samples_make_room() {
-        let mut field = pair_of_points();
-        (0..KEPT).for_each(|_| field.observe(0, 100.0));
-        (0..KEPT).for_each(|_| field.observe(0, 200.0));
-        assert!((field.median_us(0).unwrap() - 200.0).abs() < 1e-6);
-        assert_eq!(field.taken(0) as usize, 2 * KEPT);
-    }
-}
+mod tests;

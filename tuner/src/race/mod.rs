@@ -25,16 +25,24 @@ use crate::{
     objective::WeightedPoint,
 };
 pub(crate) use allocate::expected_fall;
-use field::Field;
+use field::{Belief, Field};
 use lane::{Entrant, Lane, link_channels, link_sizes};
 pub use quarantine::{Ban, Quarantine};
 
-/// What another environment changes between choices (log units).
-const ENVIRONMENT_DEVIATION: f64 = 0.12;
 /// A choice this many times slower than the leader is cut at once, and its family is not begun at larger sizes.
 const HOPELESS: f64 = 4.0;
 /// Standard errors behind the leader at which a choice is called beaten.
 const BEATEN: f64 = 4.0;
+
+/// What samples are paid with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Currency {
+    /// Each sample costs the same.
+    #[default]
+    Trials,
+    /// A sample costs its time: quick ones first, and a slow one must promise more.
+    Seconds,
+}
 
 /// How the race runs.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,18 +57,24 @@ pub struct RaceConfig {
     pub batch: usize,
     /// First samples of the engine's own choice where nothing can be chosen; more follow until it is known to a tie.
     pub default_repeats: u32,
+    /// What samples are paid with. The search pays with seconds where its time budget is the tighter one.
+    pub currency: Currency,
 }
 
 impl RaceConfig {
     /// The usual race: ties within 0.5 %, ends at 0.01 % of expected gain, 16 items a script.
     pub fn standard(seed: u64) -> Self {
-        Self { seed, tie: 0.005, stop_gain: 0.0001, batch: 16, default_repeats: 3 }
+        Self { seed, tie: 0.005, stop_gain: 0.0001, batch: 16, default_repeats: 3, currency: Currency::Trials }
     }
 }
 
-/// What a race knows, to warm-start the race of another environment. Log microseconds: mean and variance.
+/// What a race knows, to warm-start the race of another environment.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Knowledge(BTreeMap<(Point, Choice), (f64, f64)>);
+pub struct Knowledge {
+    cells: BTreeMap<(Point, Choice), Belief>,
+    /// Its picks, with the time that it expects of them in microseconds.
+    picks: BTreeMap<Point, (Choice, f64)>,
+}
 
 /// The race's pick for a point.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -107,6 +121,8 @@ pub struct Race {
     config: RaceConfig,
     stage: Stage,
     asked: Vec<Item>,
+    /// The other environment's picks and their times in microseconds: what to try first.
+    taught: BTreeMap<Point, (Choice, f64)>,
     random: SmallRng,
     scripts: usize,
     quarantine: Quarantine,
@@ -134,9 +150,8 @@ impl Race {
             let pool = field.add_pool();
             let mut lane = Lane { point, weight, entrants: Vec::new(), own_us: Vec::new(), own_failed: false };
             for choice in choices.get(&point.collective).into_iter().flatten().copied() {
-                let prior = warm.and_then(|warm| warm.0.get(&(point, choice)));
-                let prior = prior.map(|(mean, variance)| (*mean, variance + ENVIRONMENT_DEVIATION.powi(2)));
-                let cell = field.add_cell(pool, prior);
+                let prior = warm.and_then(|warm| warm.cells.get(&(point, choice)));
+                let cell = field.add_cell(pool, prior.copied());
                 let out = quarantine.is_banned(point.collective, choice);
                 lane.entrants.push(Entrant { choice, cell, out, reported: out });
             }
@@ -152,6 +167,7 @@ impl Race {
             field,
             stage: if warm.is_some() { Stage::Adaptive } else { Stage::Small },
             asked: Vec::new(),
+            taught: warm.map(|warm| warm.picks.clone()).unwrap_or_default(),
             random: SmallRng::seed_from_u64(config.seed),
             config,
             scripts: 0,
@@ -181,10 +197,18 @@ impl Race {
         if items.is_empty() {
             return None;
         }
-        self.scripts += 1;
         items.shuffle(&mut self.random);
+        if self.scripts == 0 && self.config.currency == Currency::Seconds {
+            // Quick points first: they may show already that the rest is not worth its time.
+            items.sort_by(|a, b| self.taught_us(a.point).total_cmp(&self.taught_us(b.point)));
+        }
+        self.scripts += 1;
         self.asked.clone_from(&items);
         Some(items)
+    }
+
+    fn taught_us(&self, point: Point) -> f64 {
+        self.taught.get(&point).map_or(0.0, |(_, time_us)| *time_us)
     }
 
     /// Takes a sample of the items that [`Self::next`] gave last; others are ignored.
@@ -270,11 +294,14 @@ impl Race {
         let mut cells = BTreeMap::new();
         for lane in &self.lanes {
             for entrant in lane.entrants.iter().filter(|entrant| !entrant.out) {
-                let belief = self.field.belief(entrant.cell);
-                cells.insert((lane.point, entrant.choice), (belief.mean, belief.variance));
+                cells.insert((lane.point, entrant.choice), self.field.belief(entrant.cell));
             }
         }
-        Knowledge(cells)
+        let pick = |lane: &Lane| {
+            let pick = self.pick(lane)?;
+            Some((pick.point, (pick.choice?, pick.expected_us)))
+        };
+        Knowledge { cells, picks: self.lanes.iter().filter_map(pick).collect() }
     }
 
     /// What must not be tried again, with what this race added.

@@ -80,13 +80,19 @@ impl Race {
         self.lanes.iter().filter_map(widest).collect()
     }
 
-    /// The choice that looks best at each point before anything was measured here.
+    /// The other environment's pick for each point, or else the choice that looks best before anything was measured here.
     pub(super) fn favourites(&self) -> Vec<Item> {
         let best = |lane: &Lane| {
-            let open = lane.entrants.iter().filter(|e| !e.out);
-            open.map(|e| (self.field.belief(e.cell).mean, e.choice)).min_by(|a, b| a.0.total_cmp(&b.0))
+            let open = || lane.entrants.iter().filter(|e| !e.out);
+            let taught = self.taught.get(&lane.point).map(|(choice, _)| *choice);
+            let taught = taught.filter(|choice| open().any(|e| e.choice == *choice));
+            let likely = || {
+                let means = open().map(|e| (self.field.belief(e.cell).mean, e.choice));
+                means.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, choice)| choice)
+            };
+            taught.or_else(likely)
         };
-        self.lanes.iter().filter_map(|lane| best(lane).map(|(_, choice)| one(lane.point, Some(choice)))).collect()
+        self.lanes.iter().filter_map(|lane| best(lane).map(|choice| one(lane.point, Some(choice)))).collect()
     }
 
     pub(super) fn own_choice_only(&self) -> Vec<Item> {

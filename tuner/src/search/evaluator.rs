@@ -3,6 +3,7 @@
 //! Holds all state of a search (argmin's is thrown away), so that any end of the solver leaves a result. Must not choose
 //! environments.
 
+mod probes;
 mod ranking;
 mod running;
 
@@ -11,11 +12,13 @@ use std::collections::BTreeMap;
 use gdrtune_profiles::vocab::{Environment, Point};
 
 use super::{BestEver, DefaultTime, EnvironmentScore, PointResult, SearchError, SearchOutcome, SearchPlan, StoppedBy};
+use probes::{LEAST_PROBES, clearly_slower, quick_probes};
+
 use crate::{
     bench::{Bench, Cancel, Item, Outcome, Setup},
     objective::WeightedPoint,
     observe::{Note, Observer, Phase},
-    race::{Knowledge, Pick, Quarantine, Race},
+    race::{Currency, Knowledge, Pick, Quarantine, Race},
     space::Space,
     stats,
 };
@@ -32,13 +35,6 @@ const EXPECTED_PASSES: usize = 2;
 const SEARCH_SHARE: f64 = 0.75;
 /// Share after which no setting is tried to be left out any more; the rest is for the last look at the best.
 const PRUNE_SHARE: f64 = 0.85;
-/// An environment is given up when it is this much slower (log) beyond two standard errors after its first points.
-const HOPELESS: f64 = 0.05;
-/// Least noise (log) that is assumed of one probe sample.
-const PROBE_NOISE: f64 = 0.1;
-/// Least number of probe points, where there are as many.
-const LEAST_PROBES: usize = 4;
-
 /// Why no further environment is scored.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(super) enum Stop {
@@ -62,6 +58,7 @@ enum Broken {
 struct Explored {
     environment: Environment,
     race: Race,
+    currency: Currency,
     score: f64,
     /// Standard error of the score's logarithm.
     deviation: f64,
@@ -183,12 +180,17 @@ impl<'a> Evaluator<'a> {
         let warm: Option<Knowledge> = incumbent.map(|index| self.explored[index].race.knowledge());
         let mut config = self.plan.race.clone();
         config.seed = config.seed.wrapping_add(index as u64);
+        if self.short_of_time() {
+            config.currency = Currency::Seconds;
+        }
+        let currency = config.currency;
         let quarantine = self.quarantine.clone();
         let race = Race::new(&self.race_points(), &self.space.choices, config, warm.as_ref(), quarantine);
         self.known.insert(vector.to_vec(), index);
         self.explored.push(Explored {
             environment,
             race,
+            currency,
             score: f64::INFINITY,
             deviation: 0.0,
             potential: 0.0,
@@ -245,17 +247,23 @@ impl<'a> Evaluator<'a> {
     fn challenge(&mut self, index: usize, incumbent: usize) -> Result<(), Broken> {
         let share = self.spent() + self.allotment();
         let Some(mut items) = self.explored[index].race.next() else { return Ok(()) };
-        let rest = items.split_off((items.len() / 3).max(LEAST_PROBES).min(items.len()));
+        let times: BTreeMap<Point, f64> =
+            self.explored[incumbent].race.picks().iter().map(|pick| (pick.point, pick.expected_us)).collect();
+        let hurried = self.explored[index].currency == Currency::Seconds;
+        let probes = if hurried { quick_probes(&items, &times) } else { LEAST_PROBES.max(items.len() / 3) };
+        let rest = items.split_off(probes.min(items.len()));
         let probes = items.len();
-        let samples = self.run_items(index, items, 0)?;
-        if let Some(factor) = self.hopeless(&samples, incumbent) {
+        let mut samples = self.run_items(index, items, 0)?;
+        let mut slower = clearly_slower(&samples, &times, hurried);
+        if slower.is_none() && !rest.is_empty() {
+            samples.extend(self.run_items(index, rest, probes)?);
+            slower = clearly_slower(&samples, &times, hurried).filter(|_| hurried);
+        }
+        if let Some(factor) = slower {
             let projected = self.explored[incumbent].score * factor;
             let explored = &mut self.explored[index];
             (explored.abandoned, explored.score) = (true, projected);
             return Ok(());
-        }
-        if !rest.is_empty() {
-            self.run_items(index, rest, probes)?;
         }
         let least = 2 * self.plan.points.len() as u64;
         while self.explored[index].trials < least || self.spent() < share {
@@ -263,21 +271,6 @@ impl<'a> Evaluator<'a> {
             self.run_items(index, items, 0)?;
         }
         Ok(())
-    }
-
-    /// By which factor the probes are slower than the incumbent, if that is clear.
-    fn hopeless(&mut self, samples: &[(Item, Outcome)], incumbent: usize) -> Option<f64> {
-        let times: BTreeMap<Point, f64> =
-            self.explored[incumbent].race.picks().iter().map(|pick| (pick.point, pick.expected_us)).collect();
-        let ratio = |(item, outcome): &(Item, Outcome)| match outcome {
-            Outcome::Timed(timing) => Some((timing.time_us / times.get(&item.point)?).ln()),
-            _ => None,
-        };
-        let ratios: Vec<f64> = samples.iter().filter_map(ratio).collect();
-        let center = stats::median(&ratios)?;
-        let noise = stats::robust_deviation(&ratios)?.max(PROBE_NOISE);
-        let error = noise / (ratios.len() as f64).sqrt();
-        (LEAST_PROBES.min(times.len()) <= ratios.len() && HOPELESS < center - 2.0 * error).then(|| center.exp())
     }
 
     /// Tries to leave out each setting of the best environment, as the solver may have taken some up by luck.

@@ -119,7 +119,7 @@ impl<O: CostFunction<Param = Vector, Output = f64>> Solver<O, SolverState> for R
     }
 }
 
-/// Tries every vector, the last dimension changing fastest.
+/// Tries every vector, the first dimension changing fastest: it matters most.
 #[derive(Debug)]
 pub struct Exhaustive {
     shape: Vec<usize>,
@@ -136,7 +136,7 @@ impl Exhaustive {
 
     fn advance(&mut self) {
         let Some(vector) = &mut self.next else { return };
-        for (index, values) in vector.iter_mut().zip(&self.shape).rev() {
+        for (index, values) in vector.iter_mut().zip(&self.shape) {
             *index += 1;
             if *index < *values {
                 return;

@@ -83,9 +83,21 @@ impl Evaluator<'_> {
 
     /// Share of the budget that is used, by trials or by time, whichever is further.
     pub(super) fn spent(&self) -> f64 {
+        let (trials, seconds) = self.shares();
+        trials.max(seconds)
+    }
+
+    /// Whether the time will be over before the trials are.
+    pub(super) fn short_of_time(&self) -> bool {
+        let (trials, seconds) = self.shares();
+        trials < seconds
+    }
+
+    /// Used shares of trials and of time.
+    fn shares(&self) -> (f64, f64) {
         let trials = self.trials as f64 / self.plan.budget_trials.max(1) as f64;
         let seconds = (self.bench.now_s() - self.started_s) / self.plan.budget_s.max(1e-9);
-        trials.max(seconds)
+        (trials, seconds)
     }
 
     pub(super) fn note_score(&mut self, index: usize) {
