@@ -5,7 +5,7 @@ mod common;
 
 use std::{
     collections::BTreeMap,
-    fmt,
+    fmt, fs,
     io::{Read as _, Write},
     num::NonZeroU16,
     path::Path,
@@ -37,7 +37,7 @@ struct Terminal {
     // Dropping it sends an end of file.
     keyboard: Box<dyn Write + Send>,
     pty: Box<dyn MasterPty + Send>,
-    child: Box<dyn Child + Send + Sync>,
+    child: Running,
     /// The terminal's mode before gdrtune started; everything that `stty -a` shows.
     mode_before: String,
 }
@@ -61,7 +61,7 @@ impl Terminal {
         });
         let keyboard = pty.take_writer().unwrap();
         // The slave is dropped here: the output ends when the last process that has the terminal is gone.
-        let child = pair.slave.spawn_command(command(home, args)).unwrap();
+        let child = Running(pair.slave.spawn_command(command(home, args)).unwrap());
         let emulator = Parser::new(non_zero(rows), non_zero(columns), 0);
         Self { emulator, raw: Vec::new(), output, keyboard, pty, child, mode_before }
     }
@@ -96,7 +96,7 @@ impl Terminal {
     }
 
     fn signal(&self, signal: Signal) {
-        let pid = self.child.process_id().and_then(|pid| Pid::from_raw(pid.cast_signed())).unwrap();
+        let pid = self.child.0.process_id().and_then(|pid| Pid::from_raw(pid.cast_signed())).unwrap();
         kill_process(pid, signal).unwrap();
     }
 
@@ -140,14 +140,14 @@ impl Terminal {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        let mut status = None;
-        wait_until("gdrtune exits", SOON, || {
-            status = self.child.try_wait().unwrap();
-            status.is_some()
-        });
-        let status = status.unwrap();
-        assert_eq!(status.signal(), None, "{self}");
-        status.exit_code()
+        self.child.wait_for_exit(SOON)
+    }
+
+    /// Closes the terminal under gdrtune, as a closed window or a lost ssh connection does.
+    fn close(self) -> Running {
+        // The thread that reads has the terminal too: it ends when the UI draws next, at the latest after a second.
+        let Self { child, .. } = self;
+        child
     }
 
     fn take(&mut self, bytes: &[u8]) {
@@ -169,10 +169,27 @@ impl Terminal {
     }
 }
 
-impl Drop for Terminal {
+/// gdrtune itself. A test that failed must not leave its run behind.
+struct Running(Box<dyn Child + Send + Sync>);
+
+impl Running {
+    /// Waits for the end of the process. The exit code.
+    fn wait_for_exit(&mut self, limit: Duration) -> u32 {
+        let mut status = None;
+        wait_until("gdrtune exits", limit, || {
+            status = self.0.try_wait().unwrap();
+            status.is_some()
+        });
+        let status = status.unwrap();
+        assert_eq!(status.signal(), None);
+        status.exit_code()
+    }
+}
+
+impl Drop for Running {
     fn drop(&mut self) {
-        // A test that failed must not leave its run behind; one that passed has none.
-        self.child.kill().ok();
+        // Fails where the process has ended, as it should have.
+        self.0.kill().ok();
     }
 }
 
@@ -230,6 +247,13 @@ fn private_modes(output: &[u8]) -> BTreeMap<u16, bool> {
         modes.extend(sequence[..end].split(';').map(|mode| (mode.parse::<u16>().unwrap(), on)));
     }
     modes
+}
+
+/// The last record of the only run in the store: how it ended.
+fn stored_end(home: &Path) -> serde_json::Value {
+    let stored = fs::read_dir(home.join("state/runs")).unwrap().flatten().next().unwrap().path();
+    let text = fs::read_to_string(stored).unwrap();
+    serde_json::from_str(text.lines().last().unwrap()).unwrap()
 }
 
 fn assert_no_process_is_left(home: &Path) {
@@ -315,6 +339,7 @@ fn three_times_ctrl_c_leaves_at_once() {
     terminal.type_keys(b"\x03\x03\x03");
     assert_eq!(terminal.wait_for_exit(SOON), 130);
     terminal.assert_restored();
+    assert_ne!(stored_end(home.path())["event"]["end"], "nodes_lost", "the user left, no node did");
     assert_no_process_is_left(home.path());
 }
 
@@ -327,6 +352,17 @@ fn signals_that_end_a_process_end_the_run_and_give_the_terminal_back() {
         terminal.signal(signal);
         assert_eq!(terminal.wait_for_exit(Duration::from_secs(15)), 130, "{signal:?}\n{terminal}");
         terminal.assert_restored();
+        assert_eq!(stored_end(home.path())["event"]["end"], "interrupted", "{signal:?}");
         assert_no_process_is_left(home.path());
     }
+}
+
+#[test]
+fn a_terminal_that_vanishes_ends_the_run() {
+    let home = tempfile::tempdir().unwrap();
+    let mut terminal = Terminal::start(home.path(), LONG_RUN);
+    terminal.wait_until_searching();
+    assert_eq!(terminal.close().wait_for_exit(Duration::from_secs(15)), 130);
+    assert_eq!(stored_end(home.path())["event"]["end"], "interrupted");
+    assert_no_process_is_left(home.path());
 }

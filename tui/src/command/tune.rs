@@ -184,7 +184,11 @@ fn execute(config: RunConfig, show: &ShowArgs, expect_gain: bool) -> Result<Exit
         match end {
             UiEnd::Left => {}
             // The third Ctrl-C: the agents see the end of their stdin and clean up by themselves.
-            UiEnd::Abandoned => return Ok(Exit::Interrupted),
+            UiEnd::Abandoned => {
+                // Dropping it would end the fleet under the session, which would then record that nodes were lost.
+                std::mem::forget(runtime);
+                return Ok(Exit::Interrupted);
+            }
             UiEnd::Terminated | UiEnd::TerminalLost => controls.apply(Command::Kill),
         }
     } else {
@@ -231,14 +235,16 @@ fn conclude(
         };
         Failure::new(exit, error).with_hint(format!("everything that was measured is in {}", store.display()))
     })?;
-    let mut stderr = io::stderr().lock();
+    let mut last_words = String::new();
     if after_ui {
-        writeln!(stderr, "{}", outcome.summary)?;
+        last_words = format!("{}\n", outcome.summary);
         for file in &outcome.written {
-            writeln!(stderr, "  {}", file.display())?;
+            last_words.push_str(&["  ", &file.display().to_string(), "\n"].concat());
         }
     }
-    writeln!(stderr, "run store: {}", store.display())?;
+    last_words.push_str(&["run store: ", &store.display().to_string(), "\n"].concat());
+    // A closed stderr changes nothing about the exit code.
+    drop(io::stderr().write_all(last_words.as_bytes()));
     Ok(match outcome.end {
         RunEnd::Interrupted => Exit::Interrupted,
         RunEnd::NodesLost => Exit::NodesLost,

@@ -3,6 +3,7 @@
 
 use std::{
     io::{self, BufWriter, Stdout, Write as _},
+    mem::ManuallyDrop,
     sync::{
         Once,
         atomic::{AtomicBool, Ordering},
@@ -42,7 +43,9 @@ pub(crate) enum Mouse {
 
 /// The entered terminal. Dropping it gives the terminal back.
 pub(crate) struct Screen {
-    terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+    // Never dropped: ratatui would print to stderr that the cursor cannot be shown, which panics where the terminal is
+    // gone, and the writer would flush the half of a frame over the shell. `give_back` does all that is needed.
+    terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
     mouse: Mouse,
 }
 
@@ -54,7 +57,7 @@ impl Screen {
     pub(crate) fn enter(mouse: Mouse) -> io::Result<Self> {
         chain_panic_hook();
         let terminal = Terminal::new(CrosstermBackend::new(BufWriter::new(io::stdout())))?;
-        let screen = Self { terminal, mouse };
+        let screen = Self { terminal: ManuallyDrop::new(terminal), mouse };
         screen.take()?;
         Ok(screen)
     }
