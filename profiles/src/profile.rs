@@ -126,11 +126,12 @@ pub struct Rule {
     /// Channel count; absent leaves it to the engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channels: Option<u16>,
-    /// Median time of the default arm in the A/B, in microseconds (geometric mean over the rule's sizes).
+    /// Median time without the rule in the A/B, in microseconds (geometric mean over the rule's sizes): the default arm's,
+    /// or, where an environment ships too, that of the environment alone, so that the rule is not credited with its gain.
     pub default_us: f64,
-    /// The same of the tuned arm.
+    /// The same with the rule.
     pub tuned_us: f64,
-    /// Default time over tuned time, and how sure that is.
+    /// Time without over time with the rule, and how sure that is.
     pub speedup: Speedup,
 }
 

@@ -148,16 +148,16 @@ pub(crate) struct TuneArgs {
     /// What is measured.
     #[command(flatten)]
     pub(crate) measure: MeasureArgs,
-    /// Time for the whole run, verification included, such as 90s, 5m or 1h
+    /// Time for the whole run, such as 90s, 5m or 1h; a verification that has begun is finished, even if that takes longer
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration_s)]
     pub(crate) budget: f64,
-    /// Measurements of the search at most
-    #[arg(long, value_name = "N")]
+    /// Measurements of the search at most; the verification's are not counted
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) trials: Option<u64>,
     /// How environments are searched
     #[arg(long, value_enum, default_value_t = StrategyArg::Auto)]
     pub(crate) strategy: StrategyArg,
-    /// Fix a setting for every environment, such as `NCCL_SOCKET_IFNAME==eth0` (repeatable)
+    /// Fix a setting for every environment of the search (the default arm stays as the site has it), such as `NCCL_SOCKET_IFNAME==eth0` (repeatable)
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) pin: Vec<String>,
     /// Leave a setting out of the search (repeatable)

@@ -4,7 +4,7 @@
 
 use std::io::{self, Write};
 
-use gdrtune_session::event::{Decision, Event, Failure, Level, NodeState, Phase, Record, Trial, TrialResult};
+use gdrtune_session::event::{Arm, Decision, Event, Failure, Level, NodeState, Phase, Record, Trial, TrialResult};
 
 /// Shortest time between two progress lines, in milliseconds.
 const PROGRESS_EVERY_MS: u64 = 2_000;
@@ -60,7 +60,13 @@ impl<W: Write + Send> PlainLines<W> {
 
     fn trial(&mut self, t_ms: u64, trial: &Trial) -> io::Result<()> {
         self.trials += 1;
-        let asked = trial.requested.map_or_else(|| "default".to_owned(), |c| c.to_string());
+        let arm = match trial.arm {
+            Arm::Default => "default",
+            Arm::Search => "",
+            Arm::Candidate => "candidate",
+        };
+        let ran = trial.requested.or(trial.selected).map_or_else(|| "own choice".to_owned(), |c| c.to_string());
+        let asked = format!("{arm} {ran}").trim_start().to_owned();
         match &trial.result {
             // The engine ran, or offered, something else: that is about the choice, not a failure of the run.
             TrialResult::Failed { kind: Failure::Substituted | Failure::Unsupported, .. } => Ok(()),
@@ -78,7 +84,7 @@ impl<W: Write + Send> PlainLines<W> {
                 self.last_progress_ms = t_ms;
                 let budget = self.budget_s.map(|s| format!(" of {s:.0} s")).unwrap_or_default();
                 let text = format!(
-                    "{}: {:.0} s{budget}, {} trials; now {} {asked}: {time_us:.1} us, {busbw_gbs:.3} GB/s",
+                    "{}: {:.0} s{budget}, {} trials; now {} {asked}: {time_us:.1} us, busbw {busbw_gbs:.3} GB/s",
                     self.phase.map_or("run", phase_name),
                     t_ms as f64 / 1e3,
                     self.trials,
@@ -118,11 +124,13 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 .line(t, &format!("space: {environments} environment(s), up to {} choices per point", choices.len())),
             Event::EnvironmentStarted { index, environment, why } => {
                 self.say_score(t)?;
-                self.line(t, &format!("environment {index}: {environment} ({why})"))
+                let why = if *index == 0 { format!(" ({why})") } else { String::new() };
+                self.line(t, &format!("environment {index}: {environment}{why}"))
             }
             Event::EnvironmentScored { index, score: Some(score), note, .. } => {
                 let note = if note.is_empty() { String::new() } else { format!(" ({note})") };
-                self.score = Some(format!("environment {index}: {score:.3} of the default time{note}"));
+                self.score =
+                    Some(format!("environment {index}: best choices take {score:.3} of the default time{note}"));
                 Ok(())
             }
             Event::EnvironmentScored { index, score: None, note, .. } => {
@@ -198,7 +206,6 @@ pub(crate) const fn failure_name(kind: Failure) -> &'static str {
 #[cfg(test)]
 mod tests {
     use gdrtune_profiles::vocab::{Collective, Environment, Point};
-    use gdrtune_session::event::Arm;
 
     use super::*;
 
@@ -246,9 +253,9 @@ mod tests {
             text.lines().map(str::trim_start).collect::<Vec<_>>(),
             [
                 "0.0s  -- search",
-                "2.0s  search: 2 s, 1 trials; now allreduce 64K default: 120.0 us, 0.820 GB/s",
-                "2.2s  trial 2 failed (hung): allreduce 64K default: killed at its deadline",
-                "4.1s  search: 4 s, 4 trials; now allreduce 64K default: 120.0 us, 0.820 GB/s",
+                "2.0s  search: 2 s, 1 trials; now allreduce 64K own choice: 120.0 us, busbw 0.820 GB/s",
+                "2.2s  trial 2 failed (hung): allreduce 64K own choice: killed at its deadline",
+                "4.1s  search: 4 s, 4 trials; now allreduce 64K own choice: 120.0 us, busbw 0.820 GB/s",
             ]
         );
     }

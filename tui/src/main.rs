@@ -49,9 +49,20 @@ fn main() -> ExitCode {
     }
 }
 
+/// The error and its causes; a cause that its effect already tells is not said twice.
+fn cause_chain(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
 /// Says what failed, why, and what to do, on stderr. A closed stderr changes nothing about the exit code.
 fn report(failure: &Failure) {
-    let mut text = format!("gdrtune: {:#}\n", failure.error);
+    let mut text = format!("gdrtune: {}\n", cause_chain(&failure.error));
     if let Some(hint) = &failure.hint {
         text.push_str("  hint: ");
         text.push_str(hint);

@@ -165,7 +165,9 @@ fn a_client_that_never_reads_cannot_keep_workers() {
         thread::sleep(Duration::from_millis(20));
     }
     assert_eq!((agent.exit_code(), agent.marked_processes()), (LOST, vec![]));
-    assert!(agent.log().contains("ending: client has read nothing for 1s"), "{}", agent.log());
+    // Which limit comes first depends on how fast the workers flood: the time without a read, or the bytes that wait.
+    let causes = ["ending: client has read nothing for 1s", "ending: lost the client: the reader does not keep up"];
+    assert!(causes.iter().any(|cause| agent.log().contains(cause)), "{}", agent.log());
     drop(unread);
 }
 

@@ -11,7 +11,7 @@ use gdrtune_session::{
     cluster::{ClusterBench, ClusterConfig, link::FleetLink, pace::PaceConfig},
     connect, run,
 };
-use gdrtune_tuner::bench::{Bench, Cancel, Item, Outcome, Script, Setup, Timing};
+use gdrtune_tuner::bench::{Bench, BenchError, Cancel, Item, Outcome, Script, Setup, Timing};
 
 use super::tune::launcher;
 use crate::{
@@ -47,6 +47,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
         .collect();
     let cluster = ClusterConfig {
         engine: args.measure.engine,
+        hosts: place.hosts.iter().map(|h| h.name.clone()).collect(),
         slots: place.slots.clone(),
         data_type: args.measure.data_type,
         max_bytes: sizes.iter().copied().max().unwrap_or(0),
@@ -107,7 +108,10 @@ fn measure(
             Outcome::Hung(why) => failures[sample.item] = Some(format!("hung: {why}")),
             Outcome::Crashed(why) | Outcome::Unsupported(why) => failures[sample.item] = Some(why),
         };
-        bench.run(&script, &Cancel::new(), &mut sink).map_err(|error| Failure::new(Exit::NodesLost, error))?;
+        bench.run(&script, &Cancel::new(), &mut sink).map_err(|error| match error {
+            BenchError::Setup { .. } => Failure::usage(error),
+            BenchError::Lost(_) | BenchError::Cancelled => Failure::new(Exit::NodesLost, error),
+        })?;
     }
     let rows = points.iter().zip(samples).zip(failures).map(|((&point, mut samples), failure)| {
         let timing = match (failure, middle(&mut samples)) {

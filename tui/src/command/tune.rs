@@ -119,7 +119,7 @@ fn claim(path: &std::path::Path, existing: Existing) -> Result<OutputDir, Failur
         let failure = Failure::usage(error);
         match existing {
             Existing::Refuse => {
-                failure.with_hint("choose another folder with --out, or replace the files with --force")
+                failure.with_hint("choose another folder with --out; --force replaces the files of an earlier run")
             }
             Existing::Replace => failure.with_hint("choose another folder with --out"),
         }
@@ -152,7 +152,7 @@ const fn strategy(arg: StrategyArg) -> Strategy {
 fn execute(config: RunConfig, show: &ShowArgs, expect_gain: bool) -> Result<Exit, Failure> {
     let dir = paths::runs_dir()?;
     let writer = RunWriter::create(&dir, &config.run_id).map_err(|error| {
-        Failure::new(Exit::Unexpected, error).with_hint("set GDRTUNE_STATE_DIR to a folder with room")
+        Failure::new(Exit::Unexpected, error).with_hint("set GDRTUNE_STATE_DIR to a folder that can be written")
     })?;
     let store = writer.path().to_owned();
     let runtime = super::runtime()?;

@@ -153,7 +153,8 @@ impl Run {
             }
             TrialResult::Failed { kind, detail } => Outcome::Failed { kind, detail: detail.into_boxed_str() },
         };
-        if let Outcome::Failed { kind, detail } = &outcome {
+        // What was substituted or is not offered is about the choice; only the rest is a failure of the run.
+        if let Outcome::Failed { kind: kind @ (Failure::Wrong | Failure::Hung | Failure::Crashed), detail } = &outcome {
             self.summary.n_failed += 1;
             let choice = trial.requested.map_or_else(|| "engine's own".to_owned(), |c| c.to_string());
             let line = format!("trial {} {choice} at {}: {}: {detail}", trial.trial, trial.point, failure_text(*kind));

@@ -49,6 +49,7 @@ pub enum Existing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputDir {
     path: PathBuf,
+    is_new: bool,
 }
 
 impl OutputDir {
@@ -60,13 +61,14 @@ impl OutputDir {
         if path.exists() && !path.is_dir() {
             return Err(OutputError::NotAFolder(path.to_owned()));
         }
+        let is_new = !path.exists();
         fs::create_dir_all(path).map_err(io_error("create the output folder", path))?;
         if existing == Existing::Refuse
             && let Some(name) = names.iter().find(|name| path.join(name).exists())
         {
             return Err(OutputError::Occupied { dir: path.to_owned(), name: (*name).to_owned() });
         }
-        let dir = Self { path: path.to_owned() };
+        let dir = Self { path: path.to_owned(), is_new };
         let probe = dir.temporary("reserve");
         let written = write_synced(&probe, &vec![0; RESERVE_BYTES]);
         let removed = fs::remove_file(&probe);
@@ -102,6 +104,14 @@ impl OutputDir {
             paths.push(path);
         }
         Ok(paths)
+    }
+
+    /// Takes the folder away again, if it was made here and nothing is in it: a run without files leaves none.
+    pub fn abandon(&self) {
+        if self.is_new {
+            // A folder with something in it is not removed, which is as it should be.
+            fs::remove_dir(&self.path).ok();
+        }
     }
 
     fn temporary(&self, name: &str) -> PathBuf {
@@ -150,6 +160,21 @@ mod tests {
         let error = out.write_all(&[file("profile.toml", "1"), file("no/such/folder", "")]).unwrap_err();
         assert!(error.to_string().starts_with("write "), "{error}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn an_abandoned_folder_goes_only_if_it_is_new_and_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let claim = |path: &Path| OutputDir::claim(path, NAMES, Existing::Refuse).unwrap();
+        claim(dir.path()).abandon();
+        assert!(dir.path().exists(), "was there before");
+        let new = dir.path().join("new");
+        claim(&new).abandon();
+        assert!(!new.exists());
+        let out = claim(&new);
+        out.write_all(&[file("summary.md", "x")]).unwrap();
+        out.abandon();
+        assert!(new.join("summary.md").exists());
     }
 
     #[test]

@@ -39,9 +39,11 @@ pub enum StoreError {
         /// What is wrong with it.
         source: serde_json::Error,
     },
-    /// No run of that name.
-    #[error("no run `{run}` in {}; there are: {known}", dir.display())]
+    /// No run of that name, or several.
+    #[error("{} `{run}` in {}; there are: {known}", if *several { "several runs begin with" } else { "no run" }, dir.display())]
     Unknown {
+        /// Whether the name is the beginning of several.
+        several: bool,
         /// What was asked for.
         run: String,
         /// Where it was looked for.
@@ -163,7 +165,7 @@ pub fn list_runs(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
 /// [`StoreError::Unknown`] names the newest runs.
 pub fn find_run(dir: &Path, run: &str) -> Result<PathBuf, StoreError> {
     let direct = Path::new(run);
-    if direct.extension().is_some_and(|e| e == EXTENSION) && direct.is_file() {
+    if direct.is_file() {
         return Ok(direct.to_owned());
     }
     let runs = list_runs(dir)?;
@@ -174,7 +176,7 @@ pub fn find_run(dir: &Path, run: &str) -> Result<PathBuf, StoreError> {
     }
     let known = runs.iter().take(5).map(name).collect::<Vec<_>>().join(", ");
     let known = if known.is_empty() { "none".to_owned() } else { known };
-    Err(StoreError::Unknown { run: run.to_owned(), dir: dir.to_owned(), known })
+    Err(StoreError::Unknown { several: !matching.is_empty(), run: run.to_owned(), dir: dir.to_owned(), known })
 }
 
 #[cfg(test)]
@@ -214,6 +216,7 @@ mod tests {
         }
         assert!(find_run(dir.path(), "2026-01-02").unwrap().ends_with("2026-01-02T00:00:00Z-bbbb.jsonl"));
         let error = find_run(dir.path(), "2026").unwrap_err().to_string();
+        assert!(error.starts_with("several runs begin with `2026`"), "{error}");
         assert!(error.ends_with("there are: 2026-01-02T00:00:00Z-bbbb, 2026-01-01T00:00:00Z-aaaa"), "{error}");
         assert!(list_runs(&dir.path().join("none")).unwrap().is_empty());
     }

@@ -130,3 +130,31 @@ fn settings_that_do_not_earn_their_place_are_left_out() {
     let kept: Vec<(&str, bool)> = judged.iter().map(|v| (v.name.as_str(), v.keep)).collect();
     assert_eq!(kept, [("GDRTUNE_NATIVE_NSOCKS", false), ("NCCL_SOCKET_IFNAME", true)]);
 }
+
+#[test]
+fn rules_are_not_credited_with_what_the_environment_gains() {
+    // The environment alone halves the time at both sizes; the rule adds a fifth at one of them and nothing at the other.
+    let data = [ab(1024, 100.0, 40.0), ab(1 << 20, 1000.0, 500.0)];
+    let alone = [(point(1024), arm(50.0)), (point(1 << 20), arm(500.0))];
+    let rule = |bytes| merge(&[point(1024), point(1 << 20)], &[(point(bytes), CHOICE)]).remove(0);
+    let tried = Candidate { environment: environment(), rules: vec![rule(1024), rule(1 << 20)] };
+    let thresholds = Thresholds::standard(1);
+    let verdict = verdict_apart(&data, &alone, &thresholds, &tried);
+    assert_eq!(shipped_sizes(&verdict), [[1024]]);
+    assert!((verdict.shipped[0].speedup.median - 1.25).abs() < 1e-9, "{:?}", verdict.shipped[0].speedup);
+    assert_eq!(verdict.shipped_environment, environment());
+    let evidence = verdict.environment.as_ref().unwrap().speedup.unwrap();
+    assert!((evidence.median - 2.0).abs() < 1e-9, "{evidence:?}");
+    assert_eq!(verdict.recheck.as_ref().unwrap().rules.len(), 1, "the reduced candidate is measured again");
+    let whole: Vec<f64> = verdict.points.iter().map(|p| p.speedup.unwrap().median).collect();
+    assert!((whole[0] - 2.5).abs() < 1e-9 && (whole[1] - 2.0).abs() < 1e-9, "points are judged as a whole: {whole:?}");
+}
+
+#[test]
+fn an_environment_that_gains_nothing_by_itself_takes_its_rules_along() {
+    let data = [ab(1024, 100.0, 50.0)];
+    let alone = [(point(1024), arm(100.0))];
+    let verdict = verdict_apart(&data, &alone, &Thresholds::standard(1), &candidate(&data, environment()));
+    assert!(verdict.keeps_defaults(), "the caller tries the rules in the first environment instead");
+    assert_eq!(verdict.points[0].decision, Decision::Ship);
+}

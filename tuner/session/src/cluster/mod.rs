@@ -41,6 +41,8 @@ const MAX_GROUPS: usize = 2;
 pub struct ClusterConfig {
     /// What runs the collectives.
     pub engine: Engine,
+    /// Names of the nodes, in rank order, for messages.
+    pub hosts: Vec<String>,
     /// Ranks on each node, in rank order.
     pub slots: Vec<u32>,
     /// Element type of all measurements.
@@ -139,7 +141,8 @@ impl<'a> ClusterBench<'a> {
             None => Ok(()),
             Some(LinkEvent::Lost { node, why }) => {
                 (self.notes)(ClusterNote::NodeLost { node, why: why.clone() });
-                Err(BenchError::Lost(why))
+                let host = self.config.hosts.get(node).map_or("a node", String::as_str);
+                Err(BenchError::Lost(format!("{host} is lost: {why}")))
             }
             Some(LinkEvent::Log { node, line }) => {
                 (self.notes)(ClusterNote::Log { node, warning: false, line });

@@ -73,7 +73,7 @@ impl FakeNodes {
                     return self.end(node, start.group, &cause);
                 }
                 Fault::LoseNode if hit => {
-                    return self.events.push_back(LinkEvent::Lost { node, why: "vh2: agent is gone".into() });
+                    return self.events.push_back(LinkEvent::Lost { node, why: "the agent is gone".into() });
                 }
                 Fault::Silence if hit => return,
                 Fault::TwoChannels => selected = item.choice.map(|c| Choice { channels: 2, ..c }),
@@ -165,6 +165,7 @@ fn lab(fault: Fault) -> Lab {
     let heard = Rc::new(RefCell::new(Vec::new()));
     let config = ClusterConfig {
         engine: Engine::Native,
+        hosts: vec!["vh1".into(), "vh2".into()],
         slots: vec![2, 2],
         data_type: DataType::F32,
         max_bytes: 4096,
@@ -291,7 +292,7 @@ fn a_setup_that_cannot_start_is_an_error_with_the_workers_own_words() {
 fn a_lost_node_and_a_cancel_end_the_script() {
     let mut lost = lab(Fault::LoseNode);
     let (_, result) = run(&mut lost, &live(vec![item(Some(choice(Protocol::Ll, 1)), 1)]));
-    assert_eq!(result, Err(BenchError::Lost("vh2: agent is gone".into())));
+    assert_eq!(result, Err(BenchError::Lost("vh1 is lost: the agent is gone".into())));
     assert!(lost.notes.borrow().iter().any(|n| matches!(n, ClusterNote::NodeLost { node: 0, .. })));
 
     let mut lab = lab(Fault::Silence);

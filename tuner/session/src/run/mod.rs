@@ -174,6 +174,9 @@ pub fn tune(
         Some(error) => Err(RunError::Store(error)),
         None => result,
     };
+    if result.is_err() {
+        config.out.abandon();
+    }
     let (end, summary) = match &result {
         Ok(outcome) => (outcome.end, outcome.summary.clone()),
         Err(error) => (end_of(error), error.to_string()),
@@ -248,6 +251,7 @@ fn connect_and_run(
 fn cluster_config(config: &RunConfig) -> ClusterConfig {
     ClusterConfig {
         engine: config.engine,
+        hosts: config.hosts.iter().map(|h| h.name.clone()).collect(),
         slots: config.slots.clone(),
         data_type: config.data_type,
         max_bytes: config.points.iter().map(|p| p.bytes).max().unwrap_or(0),
@@ -291,6 +295,9 @@ impl Run<'_> {
         }
         let mut observer = RunObserver::new(self.recorder, self.controls, bench.info().ranks);
         let outcome = self.search(bench, &mut observer)?;
+        if outcome.points.is_empty() {
+            return Err(self.nothing_measured(&outcome));
+        }
         let verified = verify::verify(self, bench, &outcome, &mut observer)?;
         if self.controls.is_aborted() {
             return Err(RunError::Interrupted);
@@ -318,6 +325,14 @@ impl Run<'_> {
             race: RaceConfig::standard(config.seed),
         };
         Ok(search::run_search(bench, &space, &plan, observer, self.controls.cancel())?)
+    }
+
+    /// Why there is no result although the default arm runs.
+    fn nothing_measured(&self, outcome: &SearchOutcome) -> RunError {
+        let tried = outcome.environments.len();
+        let why = outcome.environments.iter().find_map(|e| e.failed.clone()).unwrap_or_else(|| "no time".to_owned());
+        let text = format!("none of {tried} environments could be measured; the first: {why}");
+        if self.config.settings.pins.is_empty() { RunError::Internal(text) } else { RunError::Usage(text) }
     }
 
     fn write(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gdrtune_profiles::{
     emit::{EmitOptions, Format, emit},
-    vocab::{Environment, Point},
+    vocab::Point,
 };
 use gdrtune_tuner::{
     bench::{Bench, Setup},
@@ -54,11 +54,24 @@ impl Verified {
     /// The outcome in one sentence.
     pub(super) fn headline(&self) -> String {
         match &self.verdict {
-            Some(verdict) if verdict.keeps_defaults() => verdict.sentence.clone(),
+            Some(verdict) if verdict.keeps_defaults() => match noisy_points(verdict) {
+                0 => verdict.sentence.clone(),
+                noisy => format!(
+                    "inconclusive, so the defaults stay: {noisy} of {} points are too noisy to say; a larger --budget or a \
+                     quieter machine would tell",
+                    verdict.points.len()
+                ),
+            },
             Some(verdict) => format!("{}: {}", verdict.sentence, gains(verdict)),
             None => "the defaults are best: the search found nothing that beats them".to_owned(),
         }
     }
+}
+
+/// Points of which the A/B cannot say anything, where those are more than half.
+fn noisy_points(verdict: &Verdict) -> usize {
+    let noisy = verdict.points.iter().filter(|p| p.decision == verdict::Decision::TooNoisy).count();
+    if noisy * 2 > verdict.points.len() { noisy } else { 0 }
 }
 
 /// What was gained where something ships: the points one by one, or the largest of many.
@@ -104,7 +117,10 @@ pub(super) fn verify(
             candidate.environment.0.retain(|name, _| !dropped.contains(name));
             continue;
         }
-        let verdict = verdict::verdict(&data.points, &thresholds, &candidate);
+        let verdict = match &data.without_rules {
+            Some(alone) => verdict::verdict_apart(&data.points, alone, &thresholds, &candidate),
+            None => verdict::verdict(&data.points, &thresholds, &candidate),
+        };
         record(run, &verdict);
         verified.left_out.extend(left_out(&verdict));
         let env_failed = !candidate.environment.is_empty() && verdict.shipped_environment.is_empty();
@@ -133,6 +149,8 @@ pub(super) fn verify(
 /// One A/B as the verdict reads it.
 struct AbData {
     points: Vec<AbPoint>,
+    /// The candidate's environment without its rules, where it has both.
+    without_rules: Option<Vec<(Point, ArmSamples)>>,
     ablated: Vec<Vec<(Point, ArmSamples)>>,
 }
 
@@ -145,12 +163,21 @@ fn measure(
     ablations: &[Ablation],
     observer: &mut RunObserver<'_>,
 ) -> Result<Option<AbData>, RunError> {
-    let mut arms = vec![Setup::Site, deployed(run, outcome, candidate)?];
-    for ablation in ablations {
-        let without = Candidate { environment: ablation.environment.clone(), rules: candidate.rules.clone() };
-        arms.push(deployed(run, outcome, &without)?);
+    let without_setting =
+        |a: &Ablation| Candidate { environment: a.environment.clone(), rules: candidate.rules.clone() };
+    let mut candidates = vec![candidate.clone()];
+    candidates.extend(ablations.iter().map(without_setting));
+    let has_both = !candidate.environment.is_empty() && !candidate.rules.is_empty();
+    if has_both {
+        candidates.push(Candidate { environment: candidate.environment.clone(), rules: Vec::new() });
     }
-    observer.deployed = deployed_environments(candidate, ablations, &arms);
+    let mut arms = vec![Setup::Site];
+    observer.deployed.clear();
+    for candidate in candidates {
+        let setup = deployed(run, outcome, &candidate)?;
+        observer.deployed.push((setup.clone(), candidate.environment));
+        arms.push(setup);
+    }
     let points: Vec<Point> = outcome.defaults.keys().copied().collect();
     let now_s = bench.now_s();
     let left_s = run.config.budget_s.map_or(f64::INFINITY, |total| total - now_s);
@@ -169,16 +196,11 @@ fn measure(
     if result.directive == Directive::Abort {
         return Err(RunError::Interrupted);
     }
-    Ok((result.rounds > 0).then(|| arrange(&plan, &result, outcome)))
-}
-
-fn deployed_environments(candidate: &Candidate, ablations: &[Ablation], arms: &[Setup]) -> Vec<(Setup, Environment)> {
-    let environments = std::iter::once(&candidate.environment).chain(ablations.iter().map(|a| &a.environment));
-    arms[1..].iter().cloned().zip(environments.cloned()).collect()
+    Ok((result.rounds > 0).then(|| arrange(&plan, &result, outcome, has_both)))
 }
 
 /// The arms' samples as the verdict reads them.
-fn arrange(plan: &AbPlan, result: &AbResult, outcome: &SearchOutcome) -> AbData {
+fn arrange(plan: &AbPlan, result: &AbResult, outcome: &SearchOutcome, has_both: bool) -> AbData {
     let weight = |point: Point| outcome.points.iter().find(|p| p.pick.point == point).map_or(1.0, |p| p.weight);
     let points = plan.points.iter().enumerate().map(|(index, &point)| AbPoint {
         point,
@@ -186,9 +208,11 @@ fn arrange(plan: &AbPlan, result: &AbResult, outcome: &SearchOutcome) -> AbData 
         default: result.times_us[0][index].clone(),
         candidate: result.times_us[1][index].clone(),
     });
-    let ablated =
-        result.times_us[2..].iter().map(|arm| plan.points.iter().copied().zip(arm.iter().cloned()).collect()).collect();
-    AbData { points: points.collect(), ablated }
+    let arm = |arm: &Vec<ArmSamples>| plan.points.iter().copied().zip(arm.iter().cloned()).collect();
+    let mut others: Vec<Vec<(Point, ArmSamples)>> = result.times_us[2..].iter().map(arm).collect();
+    // The arm without rules comes last.
+    let without_rules = if has_both { others.pop() } else { None };
+    AbData { points: points.collect(), without_rules, ablated: others }
 }
 
 /// The emitted files of a candidate, live for the engine that measures.
