@@ -76,7 +76,17 @@ fn settings_of_the_search_are_checked() {
     expect(&[], &["tune", "--pin", "NCCL_SOCKET_IFNAME", "--headless"], 2, &["NAME=VALUE"]);
     expect(&[], &["tune", "--exclude", "NCCL_BUFSIZE", "--headless"], 2, &["NCCL_BUFFSIZE"]);
     expect(&[], &["tune", "--sizes", "1K-12T", "--headless"], 2, &["12T"]);
+    expect(&[], &["tune", "--sizes", "6", "--headless"], 2, &["6 bytes are no whole number of float32 elements"]);
+    expect(&[], &["tune", "--trials", "0", "--headless"], 2, &["--trials"]);
     expect(&[], &["bench", "--env", "A"], 2, &["NAME=VALUE"]);
+}
+
+#[test]
+fn a_setting_that_lets_nothing_start_is_an_error_and_leaves_no_folder() {
+    let home = tempfile::tempdir().unwrap();
+    let args = ["tune", "--pin", "NCCL_SOCKET_IFNAME==nope0", "--headless", "--sizes", "1K", "--budget", "5s"];
+    expect_in(home.path(), &args, 2, &["none of", "nope0"]);
+    assert!(!home.path().join("gdrtune-out").exists());
 }
 
 #[test]

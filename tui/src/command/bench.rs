@@ -3,10 +3,7 @@
 use std::io::{self, Write};
 
 use gdrtune_fleet::FleetConfig;
-use gdrtune_profiles::{
-    size::parse_sizes,
-    vocab::{Collective, Environment, Point},
-};
+use gdrtune_profiles::vocab::{Collective, Environment, Point};
 use gdrtune_session::{
     cluster::{ClusterBench, ClusterConfig, link::FleetLink, pace::PaceConfig},
     connect, run,
@@ -26,7 +23,7 @@ const SAMPLE_US: f64 = 30_000.0;
 
 pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let place = hosts::resolve(&args.hosts)?;
-    let sizes = parse_sizes(&args.measure.sizes, args.measure.factor).map_err(Failure::usage)?;
+    let points = super::points(&args.measure)?;
     let environment = run::parse_settings(&args.environment).map_err(Failure::usage)?;
     for warning in &place.warnings {
         writeln!(io::stderr(), "gdrtune: warning: {warning}")?;
@@ -39,18 +36,12 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let connected = connect::connect(runtime.handle(), config, &place.hosts, None, &|| false)
         .map_err(|error| Failure::new(Exit::Preflight, error))?;
 
-    let points: Vec<Point> = args
-        .measure
-        .collectives
-        .iter()
-        .flat_map(|&collective| sizes.iter().map(move |&bytes| Point { collective, bytes }))
-        .collect();
     let cluster = ClusterConfig {
         engine: args.measure.engine,
         hosts: place.hosts.iter().map(|h| h.name.clone()).collect(),
         slots: place.slots.clone(),
         data_type: args.measure.data_type,
-        max_bytes: sizes.iter().copied().max().unwrap_or(0),
+        max_bytes: points.iter().map(|p| p.bytes).max().unwrap_or(0),
         pace: PaceConfig {
             sample_us: SAMPLE_US,
             max_iterations: 2_000,

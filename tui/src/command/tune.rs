@@ -45,20 +45,21 @@ const DEMO_LEASE_MS: u64 = 5_000;
 pub(crate) fn demo(args: &DemoArgs) -> Result<Exit, Failure> {
     let place = hosts::this_machine(hosts::LOCAL_RANKS);
     let sizes = parse_sizes(DEMO_SIZES, 4).map_err(Failure::usage)?;
+    let points = sizes.iter().map(|&bytes| Point { collective: Collective::AllReduce, bytes }).collect();
     let out = claim(&args.out, Existing::Replace)?;
     let config = RunConfig {
         space: SpaceSize::Small,
         budget_s: Some(DEMO_BUDGET_S),
         min_lease_ms: DEMO_LEASE_MS,
         seed: args.seed,
-        ..base_config(place, points(&[Collective::AllReduce], &sizes), out, LauncherKind::Local)?
+        ..base_config(place, points, out, LauncherKind::Local)?
     };
     execute(config, &args.show, false)
 }
 
 pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
     let place = hosts::resolve(&args.hosts)?;
-    let sizes = parse_sizes(&args.measure.sizes, args.measure.factor).map_err(Failure::usage)?;
+    let points = super::points(&args.measure)?;
     let settings = run::SpaceSettings::parse(&args.pin, &args.exclude).map_err(Failure::usage)?;
     let existing = if args.force { Existing::Replace } else { Existing::Refuse };
     let out = claim(&args.out, existing)?;
@@ -73,7 +74,7 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
         min_lease_ms: (args.measure.trial_timeout * 1e3) as u64,
         seed: args.seed,
         fanout: usize::from(args.hosts.fanout),
-        ..base_config(place, points(&args.measure.collectives, &sizes), out, launcher)?
+        ..base_config(place, points, out, launcher)?
     };
     execute(config, &args.show, args.expect_gain)
 }
@@ -104,14 +105,6 @@ fn base_config(place: Place, points: Vec<Point>, out: OutputDir, launcher: Launc
         seed: 1,
         out,
     })
-}
-
-fn points(collectives: &[Collective], sizes: &[u64]) -> Vec<Point> {
-    let mut points = Vec::new();
-    for &collective in collectives {
-        points.extend(sizes.iter().map(|&bytes| Point { collective, bytes }));
-    }
-    points
 }
 
 fn claim(path: &std::path::Path, existing: Existing) -> Result<OutputDir, Failure> {
