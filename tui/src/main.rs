@@ -68,5 +68,10 @@ fn report(failure: &Failure) {
         text.push_str(hint);
         text.push('\n');
     }
-    drop(io::stderr().write_all(text.as_bytes()));
+    // Names from files and hosts may hold what a terminal takes for commands.
+    let safe: String = text
+        .chars()
+        .flat_map(|c| if c.is_control() && c != '\n' { c.escape_debug().collect() } else { vec![c] })
+        .collect();
+    drop(io::stderr().write_all(safe.as_bytes()));
 }

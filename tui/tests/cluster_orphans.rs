@@ -64,7 +64,7 @@ fn killed(test: &str, kill: impl FnOnce(&VirtualHosts, &mut Child), clean: &[&st
         wait_for_workers(&hosts);
         kill(&hosts, &mut client);
         if let Some(expected) = client_ends_with {
-            wait_until("the client ends", Duration::from_secs(40), || client.try_wait().unwrap().is_some());
+            wait_until("the client ends", Duration::from_secs(30), || client.try_wait().unwrap().is_some());
             assert_eq!(client.wait().unwrap().code(), Some(expected));
         }
         wait_for_clean(&hosts, clean);

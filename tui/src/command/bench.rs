@@ -36,12 +36,17 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let connected = connect::connect(runtime.handle(), config, &place.hosts, None, &|| false)
         .map_err(|error| Failure::new(Exit::Preflight, error))?;
 
+    let max_bytes = points.iter().map(|p| p.bytes).max().unwrap_or(0);
+    if let Err(error) = connect::check_memory(&place.hosts, &place.slots, &connected.inventories, max_bytes) {
+        runtime.block_on(connected.fleet.shutdown());
+        return Err(Failure::new(Exit::Preflight, error));
+    }
     let cluster = ClusterConfig {
         engine: args.measure.engine,
         hosts: place.hosts.iter().map(|h| h.name.clone()).collect(),
         slots: place.slots.clone(),
         data_type: args.measure.data_type,
-        max_bytes: points.iter().map(|p| p.bytes).max().unwrap_or(0),
+        max_bytes,
         pace: PaceConfig {
             sample_us: SAMPLE_US,
             max_iterations: 2_000,

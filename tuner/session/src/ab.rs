@@ -37,14 +37,19 @@ pub struct AbResult {
     pub rounds: u32,
     /// What failed, for people.
     pub failures: Vec<String>,
+    /// The arm that failed in [`MAX_BAD_ROUNDS`] rounds, and how: it cannot be compared, and the A/B ended early.
+    pub broken: Option<(usize, String)>,
     /// How the watcher wants it to go on: an abort leaves the rounds incomplete.
     pub directive: Directive,
 }
 
+/// Rounds with a failure after which an arm is given up: each failure costs a deadline.
+const MAX_BAD_ROUNDS: u32 = 2;
+
 /// Runs the arms in turn. The order turns round by round, so that drift and warm caches favour no arm.
 ///
 /// # Errors
-/// [`BenchError`] where the bench cannot go on; an arm that cannot start is one.
+/// [`BenchError`] where the bench cannot go on. An arm that does not start is a failure of its round.
 pub fn interleave(
     bench: &mut dyn Bench,
     plan: &AbPlan,
@@ -55,8 +60,10 @@ pub fn interleave(
         times_us: vec![vec![ArmSamples::new(); plan.points.len()]; plan.arms.len()],
         rounds: 0,
         failures: Vec::new(),
+        broken: None,
         directive: Directive::Continue,
     };
+    let mut bad_rounds = vec![0; plan.arms.len()];
     for round in 0..plan.max_rounds {
         if round >= plan.min_rounds && bench.now_s() >= plan.until_s {
             break;
@@ -67,7 +74,15 @@ pub fn interleave(
                 return Ok(result);
             }
             let arm = arm_of_turn(round, turn, plan.arms.len());
+            let failures_before = result.failures.len();
             let times = run_arm(bench, plan, arm, round, observer, cancel, &mut result.failures)?;
+            if let Some(failure) = result.failures.get(failures_before) {
+                bad_rounds[arm] += 1;
+                if bad_rounds[arm] >= MAX_BAD_ROUNDS {
+                    result.broken = Some((arm, failure.clone()));
+                    return Ok(result);
+                }
+            }
             for (point, samples) in times.into_iter().enumerate().filter(|(_, samples)| !samples.is_empty()) {
                 result.times_us[arm][point].insert(round, samples);
             }
@@ -111,7 +126,10 @@ fn run_arm(
             }
         }
     };
-    bench.run(&script, cancel, &mut sink)?;
+    match bench.run(&script, cancel, &mut sink) {
+        Err(BenchError::Setup { why, .. }) => failures.push(format!("did not start: {why}")),
+        other => other?,
+    }
     Ok(samples)
 }
 
@@ -159,6 +177,43 @@ mod tests {
             }
             Ok(())
         }
+    }
+
+    /// The same, but the candidate's processes do not start.
+    struct BadCandidate(TwoArms);
+
+    impl Bench for BadCandidate {
+        fn info(&self) -> BenchInfo {
+            self.0.info()
+        }
+
+        fn now_s(&self) -> f64 {
+            self.0.now_s()
+        }
+
+        fn run(&mut self, script: &Script, cancel: &Cancel, sink: &mut dyn FnMut(Sample)) -> Result<(), BenchError> {
+            if script.setup == Setup::Site {
+                return self.0.run(script, cancel, sink);
+            }
+            self.0.log.push(script.setup.clone());
+            Err(BenchError::Setup { setup: "files".into(), why: "no such interface".into() })
+        }
+    }
+
+    #[test]
+    fn an_arm_that_keeps_failing_is_given_up() {
+        let plan = AbPlan {
+            arms: vec![Setup::Site, Setup::Live(Environment::new())],
+            points: vec![Point { collective: Collective::AllReduce, bytes: 100 }],
+            repeats: 1,
+            min_rounds: 7,
+            max_rounds: 9,
+            until_s: 100.0,
+        };
+        let mut bench = BadCandidate(TwoArms { log: Vec::new() });
+        let result = interleave(&mut bench, &plan, &mut Silent, &Cancel::new()).unwrap();
+        assert_eq!(result.broken, Some((1, "did not start: no such interface".to_owned())));
+        assert_eq!(bench.0.log.len(), 3, "two failures, not seven");
     }
 
     #[test]

@@ -34,6 +34,20 @@ pub enum ConnectError {
     /// The fleet as a whole could not be started.
     #[error("{0}")]
     Fleet(String),
+    /// A host has too little memory for the sizes.
+    #[error("{host}: {ranks} ranks with buffers of {} need about {} of memory, and it has {}; ask for smaller sizes", Size(*max_bytes), Size(*needed), Size(*memory))]
+    Memory {
+        /// The host.
+        host: String,
+        /// Ranks there.
+        ranks: u32,
+        /// Largest size.
+        max_bytes: u64,
+        /// What that takes.
+        needed: u64,
+        /// What there is.
+        memory: u64,
+    },
     /// The user ended the run.
     #[error("interrupted while agents were starting")]
     Interrupted,
@@ -91,6 +105,26 @@ pub fn connect(
             Err(nodes.failure())
         }
     }
+}
+
+/// Whether every host has room for its ranks' buffers. A rank keeps a send, a receive and a scratch buffer.
+///
+/// # Errors
+/// [`ConnectError::Memory`] names the first host that has not.
+pub fn check_memory(
+    hosts: &[Host],
+    slots: &[u32],
+    inventories: &[Inventory],
+    max_bytes: u64,
+) -> Result<(), ConnectError> {
+    for ((host, &ranks), inventory) in hosts.iter().zip(slots).zip(inventories) {
+        let needed = max_bytes.saturating_mul(3 * u64::from(ranks));
+        let memory = inventory.memory_bytes;
+        if memory > 0 && needed > memory {
+            return Err(ConnectError::Memory { host: host.name.clone(), ranks, max_bytes, needed, memory });
+        }
+    }
+    Ok(())
 }
 
 struct Nodes<'a> {

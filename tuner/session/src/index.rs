@@ -1,6 +1,9 @@
 //! A `SQLite` index over all runs, for history and trends. It holds nothing that the JSONL files do not: delete it at will.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
 use rusqlite::{Connection, params};
 
@@ -107,7 +110,9 @@ fn insert(connection: &Connection, run: &StoredRun) -> rusqlite::Result<()> {
     let Some(Event::RunStarted { run: id, engine, hosts, ranks, .. }) = run.records.first().map(|r| &r.event) else {
         return Ok(());
     };
-    let (mut trials, mut failed, mut shipped) = (0i64, 0i64, 0i64);
+    let (mut trials, mut failed) = (0i64, 0i64);
+    // A reduced candidate is measured again: the last verdict on a point counts.
+    let mut decisions = HashMap::new();
     let (mut end, mut summary) = ("", "");
     for record in &run.records {
         match &record.event {
@@ -116,7 +121,7 @@ fn insert(connection: &Connection, run: &StoredRun) -> rusqlite::Result<()> {
                 failed += i64::from(matches!(trial.result, TrialResult::Failed { .. }));
             }
             Event::Verdict { point, speedup, default_us, tuned_us, decision } => {
-                shipped += i64::from(*decision == Decision::Ship);
+                decisions.insert(*point, *decision);
                 connection.execute(
                     "INSERT INTO verdict VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
                     params![
@@ -137,6 +142,8 @@ fn insert(connection: &Connection, run: &StoredRun) -> rusqlite::Result<()> {
             _ => {}
         }
     }
+    let is_tuned = end == end_name(RunEnd::Tuned);
+    let shipped = decisions.values().filter(|d| is_tuned && **d == Decision::Ship).count() as i64;
     connection.execute(
         "INSERT OR REPLACE INTO run VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         params![id, engine.name(), hosts, ranks, trials, failed, shipped, end, summary],

@@ -50,6 +50,9 @@ pub enum Existing {
 pub struct OutputDir {
     path: PathBuf,
     is_new: bool,
+    existing: Existing,
+    /// Makes temporary names that nobody can have prepared.
+    token: u64,
 }
 
 impl OutputDir {
@@ -63,12 +66,8 @@ impl OutputDir {
         }
         let is_new = !path.exists();
         fs::create_dir_all(path).map_err(io_error("create the output folder", path))?;
-        if existing == Existing::Refuse
-            && let Some(name) = names.iter().find(|name| path.join(name).exists())
-        {
-            return Err(OutputError::Occupied { dir: path.to_owned(), name: (*name).to_owned() });
-        }
-        let dir = Self { path: path.to_owned(), is_new };
+        let dir = Self { path: path.to_owned(), is_new, existing, token: rand::random() };
+        dir.check_free(names.iter().copied())?;
         let probe = dir.temporary("reserve");
         let written = write_synced(&probe, &vec![0; RESERVE_BYTES]);
         let removed = fs::remove_file(&probe);
@@ -86,6 +85,8 @@ impl OutputDir {
     /// # Errors
     /// [`OutputError::Io`]; the folder is as it was, unless a rename fails half-way.
     pub fn write_all(&self, files: &[(String, String)]) -> Result<Vec<PathBuf>, OutputError> {
+        // Another run may have written here since the folder was claimed.
+        self.check_free(files.iter().map(|(name, _)| name.as_str()))?;
         let written = files.iter().try_for_each(|(name, text)| {
             let path = self.temporary(name);
             write_synced(&path, text.as_bytes()).map_err(io_error("write", &path))
@@ -114,8 +115,18 @@ impl OutputDir {
         }
     }
 
+    fn check_free<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> Result<(), OutputError> {
+        if self.existing == Existing::Replace {
+            return Ok(());
+        }
+        match names.find(|name| self.path.join(name).exists()) {
+            Some(name) => Err(OutputError::Occupied { dir: self.path.clone(), name: name.to_owned() }),
+            None => Ok(()),
+        }
+    }
+
     fn temporary(&self, name: &str) -> PathBuf {
-        self.path.join(format!(".{name}.{}.tmp", std::process::id()))
+        self.path.join(format!(".{name}.{:016x}.tmp", self.token))
     }
 }
 
@@ -125,7 +136,8 @@ fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Outp
 }
 
 fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create(path)?;
+    // Never through a link, never onto a file that is there.
+    let mut file = File::create_new(path)?;
     file.write_all(bytes)?;
     file.sync_all()
 }
@@ -145,6 +157,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let out = OutputDir::claim(&dir.path().join("a/b"), NAMES, Existing::Refuse).unwrap();
         out.write_all(&[file("profile.toml", "1")]).unwrap();
+        assert!(out.write_all(&[file("profile.toml", "2")]).is_err(), "another run was faster");
         let error = OutputDir::claim(out.path(), NAMES, Existing::Refuse).unwrap_err();
         assert!(error.to_string().ends_with("a/b already holds profile.toml of an earlier run"), "{error}");
         let again = OutputDir::claim(out.path(), NAMES, Existing::Replace).unwrap();

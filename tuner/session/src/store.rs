@@ -84,6 +84,12 @@ impl RunWriter {
         Ok(Self { file, path })
     }
 
+    /// A writer on an open file, for tests of what happens when it cannot be written.
+    #[cfg(test)]
+    pub(crate) fn on(file: File, path: &Path) -> Self {
+        Self { file, path: path.to_owned() }
+    }
+
     /// Where the run is written.
     pub fn path(&self) -> &Path {
         &self.path

@@ -101,6 +101,8 @@ pub struct ClusterBench<'a> {
     /// Points and choices whose result was checked, per set of processes.
     checked: HashSet<(u32, Point, Option<Choice>)>,
     notes: Box<dyn FnMut(ClusterNote) + 'a>,
+    /// Why the cluster is gone. A node's loss is told once, perhaps while a group is being ended.
+    lost: Option<String>,
 }
 
 impl<'a> ClusterBench<'a> {
@@ -118,6 +120,7 @@ impl<'a> ClusterBench<'a> {
             book: PaceBook::default(),
             checked: HashSet::new(),
             notes,
+            lost: None,
         }
     }
 
@@ -142,7 +145,9 @@ impl<'a> ClusterBench<'a> {
             Some(LinkEvent::Lost { node, why }) => {
                 (self.notes)(ClusterNote::NodeLost { node, why: why.clone() });
                 let host = self.config.hosts.get(node).map_or("a node", String::as_str);
-                Err(BenchError::Lost(format!("{host} is lost: {why}")))
+                let why = format!("{host} is lost: {why}");
+                self.lost.get_or_insert_with(|| why.clone());
+                Err(BenchError::Lost(why))
             }
             Some(LinkEvent::Log { node, line }) => {
                 (self.notes)(ClusterNote::Log { node, warning: false, line });
@@ -177,8 +182,13 @@ impl<'a> ClusterBench<'a> {
         }
     }
 
+    fn check_lost(&self) -> Result<(), BenchError> {
+        self.lost.clone().map_or(Ok(()), |why| Err(BenchError::Lost(why)))
+    }
+
     /// A living group with this setup, or a new one.
     fn take_group(&mut self, script: &Script, cancel: &Cancel) -> Result<Group, BenchError> {
+        self.check_lost()?;
         let found = self.groups.iter().position(|g| g.setup == script.setup);
         if let Some(mut group) = found.and_then(|at| self.groups.remove(at)) {
             if !script.fresh && group.is_alive() {
@@ -284,6 +294,7 @@ impl<'a> ClusterBench<'a> {
                 (Some(why), _) => why,
                 (None, true) => {
                     self.end_group(group);
+                    self.check_lost()?;
                     group.fate().to_string()
                 }
                 (None, false) if Instant::now() > deadline + AGENT_GRACE => "no answer in time".to_owned(),
@@ -299,17 +310,17 @@ impl<'a> ClusterBench<'a> {
         }
     }
 
-    /// Stops the group's workers and waits until every one is reaped, or the grace is over.
+    /// Stops the group's workers and waits until every one is reaped, the grace is over, or a node is lost: that node's
+    /// workers will never be heard of, and the other agents reap theirs without being watched.
     fn end_group(&mut self, group: &mut Group) {
         if group.was_started() && !group.all_ended() {
             for node in 0..self.config.slots.len() {
                 self.link.send(node, ToAgent::Stop(group.id));
             }
             let deadline = Instant::now() + AGENT_GRACE;
-            while !group.all_ended() && Instant::now() < deadline {
-                if self.pump(group, None).is_err() {
-                    break;
-                }
+            while !group.all_ended() && Instant::now() < deadline && self.lost.is_none() {
+                // A loss is kept in `lost`, and nothing else can fail without a cancel token.
+                self.pump(group, None).ok();
             }
         }
         self.checked.retain(|(process, ..)| *process != group.process());
@@ -389,6 +400,7 @@ impl<'a> ClusterBench<'a> {
             self.pump(group, Some(cancel))?;
         }
         self.end_group(group);
+        self.check_lost()?;
         // Answers of other nodes may have been on their way when the first worker ended.
         let done = drain(self, group);
         let broken = origin.get(done).copied().unwrap_or(items.len() - 1);

@@ -28,6 +28,8 @@ enum Fault {
     Crash,
     Wrong,
     LoseNode,
+    /// A worker of the first node ends, and then the second node is gone.
+    CrashThenLose,
     Silence,
     RefuseStart,
     TwoChannels,
@@ -71,6 +73,10 @@ impl FakeNodes {
                 Fault::Crash if hit => {
                     let cause = if node == 1 { EndCause::Signal(11) } else { EndCause::Exit(1) };
                     return self.end(node, start.group, &cause);
+                }
+                Fault::CrashThenLose if hit && node == 0 => return self.end(node, start.group, &EndCause::Exit(1)),
+                Fault::CrashThenLose if hit => {
+                    return self.events.push_back(LinkEvent::Lost { node, why: "silent for 12 s".into() });
                 }
                 Fault::LoseNode if hit => {
                     return self.events.push_back(LinkEvent::Lost { node, why: "the agent is gone".into() });
@@ -294,6 +300,14 @@ fn a_lost_node_and_a_cancel_end_the_script() {
     let (_, result) = run(&mut lost, &live(vec![item(Some(choice(Protocol::Ll, 1)), 1)]));
     assert_eq!(result, Err(BenchError::Lost("vh1 is lost: the agent is gone".into())));
     assert!(lost.notes.borrow().iter().any(|n| matches!(n, ClusterNote::NodeLost { node: 0, .. })));
+
+    // The loss may come while a group is being ended; it must not be swallowed there.
+    let mut late = lab(Fault::CrashThenLose);
+    let script = live(vec![item(Some(choice(Protocol::Ll, 1)), 1), item(None, 1)]);
+    for _ in 0..2 {
+        assert_eq!(run(&mut late, &script), (vec![], Err(BenchError::Lost("vh2 is lost: silent for 12 s".into()))));
+    }
+    assert_eq!(late.log.borrow().len(), 2, "nothing is started on what is left: {:?}", late.log.borrow());
 
     let mut lab = lab(Fault::Silence);
     let cancel = Cancel::new();

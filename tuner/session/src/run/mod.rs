@@ -236,11 +236,16 @@ fn connect_and_run(
         ConnectError::Interrupted => RunError::Interrupted,
         other => RunError::Connect(other),
     })?;
+    let max_bytes = config.points.iter().map(|p| p.bytes).max().unwrap_or(0);
+    if let Err(error) = connect::check_memory(&config.hosts, &config.slots, &inventories, max_bytes) {
+        runtime.block_on(fleet.shutdown());
+        return Err(RunError::Connect(error));
+    }
     let notes = RefCell::new(recorder.clone());
     let hosts: Vec<&str> = config.hosts.iter().map(|h| h.name.as_str()).collect();
     let note = Box::new(|note| record_note(&notes.borrow(), &hosts, note));
     let link = Box::new(FleetLink::new(&fleet, &events));
-    let mut bench = ClusterBench::new(link, cluster_config(config), note);
+    let mut bench = ClusterBench::new(link, cluster_config(config, max_bytes), note);
     let result = Run { config, recorder, controls, inventories: &inventories }.course(&mut bench);
     bench.close();
     drop(bench);
@@ -248,13 +253,13 @@ fn connect_and_run(
     result
 }
 
-fn cluster_config(config: &RunConfig) -> ClusterConfig {
+fn cluster_config(config: &RunConfig, max_bytes: u64) -> ClusterConfig {
     ClusterConfig {
         engine: config.engine,
         hosts: config.hosts.iter().map(|h| h.name.clone()).collect(),
         slots: config.slots.clone(),
         data_type: config.data_type,
-        max_bytes: config.points.iter().map(|p| p.bytes).max().unwrap_or(0),
+        max_bytes,
         pace: PaceConfig { min_lease_ms: config.min_lease_ms, ..PaceConfig::default() },
         key: new_key(),
         base_env: Environment::new(),

@@ -44,6 +44,8 @@ pub(super) struct Verified {
     pub(super) ablations: Vec<AblationVerdict>,
     /// What was tried and left out, in sentences.
     pub(super) left_out: Vec<String>,
+    /// Why there is no verdict although there was a candidate.
+    unverified: Option<String>,
 }
 
 impl Verified {
@@ -53,6 +55,9 @@ impl Verified {
 
     /// The outcome in one sentence.
     pub(super) fn headline(&self) -> String {
+        if let Some(why) = &self.unverified {
+            return format!("nothing ships, because it could not be verified: {why}");
+        }
         match &self.verdict {
             Some(verdict) if verdict.keeps_defaults() => match noisy_points(verdict) {
                 0 => verdict.sentence.clone(),
@@ -103,7 +108,7 @@ pub(super) fn verify(
 ) -> Result<Verified, RunError> {
     observer.note(Note::Phase(Phase::Verify));
     let thresholds = Thresholds { design: Design::Rounds, ..Thresholds::standard(run.config.seed) };
-    let mut verified = Verified { verdict: None, ablations: Vec::new(), left_out: Vec::new() };
+    let mut verified = Verified { verdict: None, ablations: Vec::new(), left_out: Vec::new(), unverified: None };
     let mut candidate = plan::candidate(outcome, thresholds.gain);
     let mut may_fall_back = true;
     for attempt in 0..MAX_ATTEMPTS {
@@ -111,7 +116,23 @@ pub(super) fn verify(
             break;
         }
         let ablations = if attempt == 0 { verdict::ablations(&candidate.environment) } else { Vec::new() };
-        let Some(data) = measure(run, bench, outcome, &candidate, &ablations, observer)? else { break };
+        let data = match measure(run, bench, outcome, &candidate, &ablations, observer)? {
+            Measured::Data(data) => data,
+            Measured::Broken { arm: 0, why } => {
+                verified.unverified = Some(format!("the default arm fails: {why}"));
+                break;
+            }
+            Measured::Broken { why, .. } if std::mem::take(&mut may_fall_back) => {
+                verified.left_out.push(format!("the search's candidate: it fails in the A/B: {why}"));
+                candidate = plan::fallback(outcome, thresholds.gain);
+                continue;
+            }
+            Measured::Broken { why, .. } => {
+                verified.unverified = Some(format!("the candidate fails: {why}"));
+                break;
+            }
+            Measured::Nothing => break,
+        };
         let dropped = judge_settings(&data, &ablations, &thresholds, &mut verified);
         if !dropped.is_empty() {
             candidate.environment.0.retain(|name, _| !dropped.contains(name));
@@ -135,8 +156,8 @@ pub(super) fn verify(
             // What would ship now was never measured as a whole: unless another attempt can, it must not.
             Some(next) if attempt + 1 < MAX_ATTEMPTS => candidate = next,
             Some(_) => {
-                let text = "what was left after the last attempt was not measured as a whole: nothing ships";
-                run.recorder.log(Level::Warn, "", text);
+                let text = "what was left after the last attempt was not measured as a whole";
+                verified.unverified = Some(text.to_owned());
                 verified.verdict = None;
                 break;
             }
@@ -154,7 +175,17 @@ struct AbData {
     ablated: Vec<Vec<(Point, ArmSamples)>>,
 }
 
-/// Runs the arms: default, candidate, and the candidate without each setting. `None` where the user wants no more.
+/// What came of an A/B.
+enum Measured {
+    /// Times of every arm.
+    Data(AbData),
+    /// An arm that fails again and again; 0 is the default arm.
+    Broken { arm: usize, why: String },
+    /// The user wants no more.
+    Nothing,
+}
+
+/// Runs the arms: default, candidate, the candidate without each setting, and its environment without the rules.
 fn measure(
     run: &Run<'_>,
     bench: &mut dyn Bench,
@@ -162,7 +193,7 @@ fn measure(
     candidate: &Candidate,
     ablations: &[Ablation],
     observer: &mut RunObserver<'_>,
-) -> Result<Option<AbData>, RunError> {
+) -> Result<Measured, RunError> {
     let without_setting =
         |a: &Ablation| Candidate { environment: a.environment.clone(), rules: candidate.rules.clone() };
     let mut candidates = vec![candidate.clone()];
@@ -196,7 +227,11 @@ fn measure(
     if result.directive == Directive::Abort {
         return Err(RunError::Interrupted);
     }
-    Ok((result.rounds > 0).then(|| arrange(&plan, &result, outcome, has_both)))
+    Ok(match result.broken {
+        Some((arm, why)) => Measured::Broken { arm, why },
+        None if result.rounds == 0 => Measured::Nothing,
+        None => Measured::Data(arrange(&plan, &result, outcome, has_both)),
+    })
 }
 
 /// The arms' samples as the verdict reads them.
