@@ -1040,3 +1040,6 @@ impl fmt::Write for Message {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
