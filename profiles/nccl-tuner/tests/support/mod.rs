@@ -9,30 +9,32 @@ use std::{
 };
 
 use gdrtune_nccl_tuner::{
-    GetCollInfoV4, LogFunction, ncclTunerPlugin_v2, ncclTunerPlugin_v3, ncclTunerPlugin_v4, ncclTunerPlugin_v5,
-    ncclTunerPlugin_v6,
+    GdrtuneDecision, GetCollInfoV4, LogFunction, gdrtune_tuner_last, ncclTunerPlugin_v2, ncclTunerPlugin_v3,
+    ncclTunerPlugin_v4, ncclTunerPlugin_v5, ncclTunerPlugin_v6,
 };
 
-pub const BROADCAST: i32 = 0;
-pub const ALL_GATHER: i32 = 2;
-pub const ALL_REDUCE: i32 = 4;
-pub const TREE: usize = 0;
-pub const RING: usize = 1;
-pub const LL: usize = 0;
-pub const LL128: usize = 1;
-pub const SIMPLE: usize = 2;
+pub(crate) const BROADCAST: i32 = 0;
+pub(crate) const ALL_GATHER: i32 = 2;
+pub(crate) const ALL_REDUCE: i32 = 4;
+/// Every function that has a choice.
+pub(crate) const COLLECTIVES: std::ops::Range<i32> = 0..5;
+pub(crate) const TREE: usize = 0;
+pub(crate) const RING: usize = 1;
+pub(crate) const LL: usize = 0;
+pub(crate) const LL128: usize = 1;
+pub(crate) const SIMPLE: usize = 2;
 /// `NCCL_LOG_WARN`.
-pub const WARN: i32 = 2;
+pub(crate) const WARN: i32 = 2;
 /// `NCCL_LOG_INFO`.
-pub const INFO: i32 = 3;
+pub(crate) const INFO: i32 = 3;
 /// What NCCL marks forbidden cells with.
-pub const IGNORE: f32 = -1.0;
+pub(crate) const IGNORE: f32 = -1.0;
 
 static TURN: Mutex<()> = Mutex::new(());
 static LINES: Mutex<Vec<(i32, u64, String)>> = Mutex::new(Vec::new());
 
 /// Waits for the process's environment and its log to be free, and cleans them.
-pub fn turn() -> MutexGuard<'static, ()> {
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for name in ["GDRTUNE_RULES", "NCCL_TUNER_CONFIG_FILE", "NCCL_ALGO", "NCCL_PROTO"] {
         set_variable(name, None);
@@ -42,7 +44,7 @@ pub fn turn() -> MutexGuard<'static, ()> {
 }
 
 #[expect(unsafe_code, reason = "the environment is shared by all threads")]
-pub fn set_variable(name: &str, value: Option<&Path>) {
+pub(crate) fn set_variable(name: &str, value: Option<&Path>) {
     match value {
         // SAFETY: Whoever has the turn is alone, and everybody here uses Rust's own functions, which lock.
         Some(value) => unsafe { std::env::set_var(name, value) },
@@ -52,12 +54,12 @@ pub fn set_variable(name: &str, value: Option<&Path>) {
 }
 
 /// The messages since the last call: level, flags, text.
-pub fn take_log() -> Vec<(i32, u64, String)> {
+pub(crate) fn take_log() -> Vec<(i32, u64, String)> {
     std::mem::take(&mut *LINES.lock().unwrap())
 }
 
 /// The texts of a level.
-pub fn texts(log: &[(i32, u64, String)], level: i32) -> Vec<&str> {
+pub(crate) fn texts(log: &[(i32, u64, String)], level: i32) -> Vec<&str> {
     log.iter().filter(|line| line.0 == level).map(|line| line.2.as_str()).collect()
 }
 
@@ -80,14 +82,22 @@ unsafe extern "C" fn log(
 
 /// The log function as NCCL declares it.
 #[expect(unsafe_code, reason = "a C function with variable arguments cannot be written in Rust")]
-pub fn log_function() -> LogFunction {
+pub(crate) fn log_function() -> LogFunction {
     type Fixed = unsafe extern "C" fn(c_int, c_ulong, *const c_char, c_int, *const c_char, *const c_char);
     // SAFETY: On Linux's targets, arguments in the place of `...` are passed as declared ones are.
     unsafe { std::mem::transmute::<Fixed, LogFunction>(log) }
 }
 
+/// What the plugin recorded last. The first call switches recording on.
+#[expect(unsafe_code, reason = "a C interface")]
+pub(crate) fn last() -> Option<GdrtuneDecision> {
+    let mut decision = GdrtuneDecision::EMPTY;
+    // SAFETY: It may be written to.
+    (unsafe { gdrtune_tuner_last(&raw mut decision) } == 1).then_some(decision)
+}
+
 /// A communicator's tuner, through one version of the interface.
-pub struct Tuner {
+pub(crate) struct Tuner {
     version: i32,
     context: *mut c_void,
 }
@@ -101,35 +111,35 @@ unsafe impl Sync for Tuner {}
 
 /// What NCCL asks with.
 #[derive(Debug, Clone)]
-pub struct Query {
-    pub collective: i32,
-    pub bytes: usize,
-    pub num_pipe_ops: i32,
-    pub reg_buff: i32,
-    pub n_algorithms: usize,
-    pub n_protocols: usize,
-    pub costs: Vec<f32>,
-    pub channels: i32,
+pub(crate) struct Query {
+    pub(crate) collective: i32,
+    pub(crate) bytes: usize,
+    pub(crate) num_pipe_ops: i32,
+    pub(crate) reg_buff: i32,
+    pub(crate) n_algorithms: usize,
+    pub(crate) n_protocols: usize,
+    pub(crate) costs: Vec<f32>,
+    pub(crate) channels: i32,
 }
 
 impl Query {
     /// A call that NCCL would answer by itself with the last cell; everything is allowed.
-    pub fn new(collective: i32, bytes: usize) -> Self {
+    pub(crate) fn new(collective: i32, bytes: usize) -> Self {
         Self::sized(collective, bytes, 7, 3)
     }
 
-    pub fn sized(collective: i32, bytes: usize, n_algorithms: usize, n_protocols: usize) -> Self {
+    pub(crate) fn sized(collective: i32, bytes: usize, n_algorithms: usize, n_protocols: usize) -> Self {
         let costs = (0..n_algorithms * n_protocols).map(|idx| 100.0 - idx as f32).collect();
         Self { collective, bytes, num_pipe_ops: 1, reg_buff: 0, n_algorithms, n_protocols, costs, channels: 0 }
     }
 
-    pub fn forbid(mut self, algorithm: usize, protocol: usize) -> Self {
+    pub(crate) fn forbid(mut self, algorithm: usize, protocol: usize) -> Self {
         self.costs[algorithm * self.n_protocols + protocol] = IGNORE;
         self
     }
 
     /// What the plugin preferred: algorithm, protocol and channels.
-    pub fn preferred(&self) -> Option<(usize, usize, i32)> {
+    pub(crate) fn preferred(&self) -> Option<(usize, usize, i32)> {
         let cells: Vec<usize> = (0..self.costs.len()).filter(|idx| self.costs[*idx] == 0.0).collect();
         assert!(cells.len() < 2, "{cells:?}");
         cells.first().map(|idx| (idx / self.n_protocols, idx % self.n_protocols, self.channels))
@@ -137,20 +147,25 @@ impl Query {
 }
 
 impl Tuner {
-    pub fn start(version: i32, n_ranks: usize, n_nodes: usize) -> Self {
+    pub(crate) fn start(version: i32, n_ranks: usize, n_nodes: usize) -> Self {
         Self::start_with(version, n_ranks, n_nodes, Some(log_function()))
     }
 
     /// A communicator of 4 nodes and 32 ranks whose rules are `text`. Needs the turn.
-    pub fn with_rules(version: i32, text: &str) -> Self {
+    pub(crate) fn with_rules(version: i32, text: &str) -> Self {
+        Self::with_rules_for(version, text, 32, 4)
+    }
+
+    /// [`Self::with_rules`] for another shape.
+    pub(crate) fn with_rules_for(version: i32, text: &str, n_ranks: usize, n_nodes: usize) -> Self {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         set_variable("GDRTUNE_RULES", Some(file.path()));
-        Self::start(version, 32, 4)
+        Self::start(version, n_ranks, n_nodes)
     }
 
     #[expect(unsafe_code, reason = "a C interface")]
-    pub fn start_with(version: i32, n_ranks: usize, n_nodes: usize, log: Option<LogFunction>) -> Self {
+    pub(crate) fn start_with(version: i32, n_ranks: usize, n_nodes: usize, log: Option<LogFunction>) -> Self {
         let mut context = ptr::null_mut();
         let none = ptr::null_mut();
         // SAFETY: The arguments are NCCL's.
@@ -168,7 +183,7 @@ impl Tuner {
         Self { version, context }
     }
 
-    pub fn context(&self) -> *mut c_void {
+    pub(crate) fn context(&self) -> *mut c_void {
         self.context
     }
 
@@ -182,7 +197,7 @@ impl Tuner {
 
     /// Asks through v3 to v6.
     #[expect(unsafe_code, reason = "a C interface")]
-    pub fn ask(&self, query: &mut Query) {
+    pub(crate) fn ask(&self, query: &mut Query) {
         let Query { collective, bytes, num_pipe_ops, reg_buff, .. } = *query;
         let (n_algorithms, n_protocols) = (query.n_algorithms as c_int, query.n_protocols as c_int);
         let (costs, channels) = (query.costs.as_mut_ptr().cast(), &raw mut query.channels);
@@ -216,7 +231,7 @@ impl Tuner {
     }
 
     /// [`Self::ask`], and what came of it.
-    pub fn choose(&self, mut query: Query) -> Option<(usize, usize, i32)> {
+    pub(crate) fn choose(&self, mut query: Query) -> Option<(usize, usize, i32)> {
         let before = query.clone();
         self.ask(&mut query);
         let preferred = query.preferred();
@@ -230,7 +245,7 @@ impl Tuner {
 
     /// Asks through v2, whose outputs stand at `-1, -1, 0` before, as NCCL 2.21 does.
     #[expect(unsafe_code, reason = "a C interface")]
-    pub fn ask_v2(&self, collective: i32, bytes: usize) -> (i32, i32, i32) {
+    pub(crate) fn ask_v2(&self, collective: i32, bytes: usize) -> (i32, i32, i32) {
         assert_eq!(self.version, 2);
         let (mut algorithm, mut protocol, mut channels) = (-1, -1, 0);
         let (a, p, c) = (&raw mut algorithm, &raw mut protocol, &raw mut channels);
