@@ -34,7 +34,8 @@ fn decision_ns(context: *mut c_void, bytes: usize) -> f64 {
 /// A communicator of 4 nodes and 32 ranks with `n_rules` rules of one size each, all of them for all-reduce.
 fn start(n_rules: usize) -> *mut c_void {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
-    let rules: String = (0..n_rules).map(|idx| format!("allreduce,{idx},{idx},ring,simple,4,4,32,-1,-1\n")).collect();
+    let line = |idx| format!("allreduce,{idx},{idx},ring,simple,4,4,32,-1,-1\n");
+    let rules = (0..n_rules).map(line).collect::<Vec<_>>().concat();
     std::fs::write(file.path(), rules).expect("the rule file");
     // SAFETY: There is one thread.
     unsafe { std::env::set_var("GDRTUNE_RULES", file.path()) };

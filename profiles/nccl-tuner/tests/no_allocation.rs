@@ -44,13 +44,14 @@ unsafe extern "C" fn count_message(_: i32, _: c_ulong, _: *const c_char, _: i32,
     MESSAGES.with(|count| count.set(count.get() + 1));
 }
 
+type Fixed = unsafe extern "C" fn(i32, c_ulong, *const c_char, i32, *const c_char, *const c_char);
+
 #[test]
 fn calls_allocate_nothing() {
     let _turn = turn();
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "allreduce,0,8,tree,ll,1,-1,-1\nallreduce,0,8,ring,simple,2,-1,-1\n").unwrap();
     support::set_variable("GDRTUNE_RULES", Some(file.path()));
-    type Fixed = unsafe extern "C" fn(i32, c_ulong, *const c_char, i32, *const c_char, *const c_char);
     // SAFETY: As in `support::log_function`.
     let log = unsafe { std::mem::transmute::<Fixed, LogFunction>(count_message) };
     let tuner = Tuner::start_with(4, 32, 4, Some(log));

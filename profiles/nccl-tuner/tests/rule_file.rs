@@ -1,4 +1,5 @@
 //! File mode through NCCL's interface.
+#![expect(clippy::float_cmp, reason = "costs are copied, and preferred by an exact 0")]
 
 mod support;
 
@@ -258,7 +259,7 @@ fn a_file_without_permission_is_unreadable_to_all_but_root() {
     let _turn = turn();
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "allreduce,0,8,tree,ll,1,-1,-1\n").unwrap();
-    std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o000)).unwrap();
     if std::fs::File::open(file.path()).is_err() {
         assert!(warning(file.path()).contains("Permission denied"));
         return;
@@ -270,8 +271,8 @@ fn a_file_without_permission_is_unreadable_to_all_but_root() {
 #[test]
 fn a_hundred_thousand_rules_are_read_in_order() {
     let _turn = turn();
-    let text: String =
-        (0..100_000).map(|idx| format!("allreduce,{idx},{idx},ring,simple,{},-1,-1,-1,-1\n", idx % 64 + 1)).collect();
+    let line = |idx| format!("allreduce,{idx},{idx},ring,simple,{},-1,-1,-1,-1\n", idx % 64 + 1);
+    let text = (0..100_000).map(line).collect::<Vec<_>>().concat();
     let tuner = Tuner::with_rules(6, &text);
     for bytes in [0, 777, 99_999] {
         assert_eq!(tuner.choose(Query::new(ALL_REDUCE, bytes)), Some((RING, SIMPLE, bytes as i32 % 64 + 1)));

@@ -105,13 +105,12 @@ fn expected(
         reg_buff: query.reg_buff == 1,
         ..Call::new(FUNCTIONS[query.collective as usize], query.bytes as u64, nodes, ranks)
     };
-    let found = table.matching(&call).find_map(|rule| {
+    table.matching(&call).find_map(|rule| {
         let algorithm = Algorithm::ALL.iter().position(|a| *a == rule.choice.algorithm)?;
         let protocol = Protocol::ALL.iter().position(|p| *p == rule.choice.protocol)?;
         let is_allowed = !forbidden[algorithm * 3 + protocol];
         is_allowed.then_some((algorithm, protocol, rule.choice.channels.into()))
-    });
-    found
+    })
 }
 
 proptest! {

@@ -1,5 +1,6 @@
 //! The library as it is deployed: made from its one source file by the compiler alone, and opened by path.
 #![expect(unsafe_code, reason = "a C interface, behind the dynamic loader")]
+#![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
@@ -30,6 +31,29 @@ fn build(folder: &Path) -> PathBuf {
     let output = command.env_remove("RUSTFLAGS").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     library
+}
+
+/// The names that a 64-bit little-endian ELF file defines for others (`.dynsym`; see `man 5 elf`).
+fn exports(library: &Path) -> Vec<String> {
+    const SHT_DYNSYM: u64 = 11;
+    let file = std::fs::read(library).unwrap();
+    let number = |at: usize, n_bytes: usize| {
+        file[at..at + n_bytes].iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
+    };
+    let headers_at = number(0x28, 8) as usize;
+    let header = |idx: u64| headers_at + idx as usize * number(0x3a, 2) as usize;
+    let table = (0..number(0x3c, 2)).map(header).find(|at| number(at + 4, 4) == SHT_DYNSYM).unwrap();
+    let (symbols_at, symbols_bytes) = (number(table + 24, 8) as usize, number(table + 32, 8) as usize);
+    let names_at = number(header(number(table + 40, 4)) + 24, 8) as usize;
+    let is_defined = |at: &usize| number(at + 6, 2) != 0;
+    let name = |at: usize| {
+        let name = &file[names_at + number(at, 4) as usize..];
+        CStr::from_bytes_until_nul(name).unwrap().to_str().unwrap().to_owned()
+    };
+    let mut names: Vec<String> =
+        (symbols_at..symbols_at + symbols_bytes).step_by(24).filter(is_defined).map(name).collect();
+    names.sort();
+    names
 }
 
 struct Library(*mut c_void);
@@ -103,6 +127,21 @@ impl Drop for Library {
 fn the_library_is_made_from_one_file_and_shares_its_state_by_path() {
     let folder = tempfile::tempdir().unwrap();
     let path = build(folder.path());
+    let expected = [
+        "gdrtune_tuner_clear",
+        "gdrtune_tuner_last",
+        "gdrtune_tuner_set",
+        "ncclTunerPlugin_v2",
+        "ncclTunerPlugin_v3",
+        "ncclTunerPlugin_v4",
+        "ncclTunerPlugin_v5",
+        "ncclTunerPlugin_v6",
+    ];
+    assert_eq!(exports(&path), expected, "nothing else may meet the names of other people's libraries");
+    // Cargo puts the workspace's build beside this program.
+    let cargos = std::env::current_exe().unwrap().with_file_name("libgdrtune_nccl_tuner.so");
+    assert_eq!(exports(&cargos), expected);
+
     let rules = folder.path().join("nccl-tuner.csv");
     std::fs::write(&rules, "allreduce,0,1024,ring,simple,3,2,4\n").unwrap();
     // SAFETY: This program has this one test.

@@ -1,5 +1,6 @@
 //! Calls the plugin as NCCL does: through the exported structures, with a log function and a table of costs.
 #![expect(dead_code, reason = "each test program uses a part of it")]
+#![expect(clippy::unwrap_used, clippy::float_cmp, reason = "test support; costs are preferred by an exact 0")]
 
 use std::{
     ffi::{CStr, c_char, c_int, c_ulong, c_void},
