@@ -25,6 +25,7 @@ mod log;
 mod outbox;
 mod process;
 mod progress;
+mod ranks;
 mod signals;
 mod stdio;
 mod supervisor;

@@ -25,6 +25,7 @@ use self::stdio::Outlet;
 use crate::engine::{
     Engine, RuleSource,
     native::{NativeConfig, NativeEngine},
+    nccl::{NcclConfig, NcclEngine},
 };
 
 /// What the command line of a worker says.
@@ -104,7 +105,12 @@ fn make_engine(init: WorkerInit, args: &WorkerArgs) -> Result<Box<dyn Engine>, S
             let config = NativeConfig::from_environment().map_err(|error| error.to_string())?;
             Ok(Box::new(NativeEngine::new(init, config, rules).map_err(|error| error.to_string())?))
         }
-        other => Err(format!("no engine {other} runs in a worker of this build: use native")),
+        // The rules are its plugin's matter; that they can be read has been seen.
+        vocab::Engine::Nccl => {
+            let config = NcclConfig::from_environment(args.ab.is_some()).map_err(|error| error.to_string())?;
+            Ok(Box::new(NcclEngine::new(init, config)))
+        }
+        other => Err(format!("no engine {other} runs in a worker of this build: use native or nccl")),
     }
 }
 

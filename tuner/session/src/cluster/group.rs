@@ -125,6 +125,7 @@ impl Group {
                     key: config.key.clone(),
                     max_bytes: config.max_bytes,
                     deadline_ms: deadline.as_millis() as u64,
+                    emulate_nodes: false,
                 },
             ));
         }
