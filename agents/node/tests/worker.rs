@@ -156,8 +156,8 @@ fn settings_that_cannot_be_used_are_failures() {
     }
     let mut worker = Worker::start(&[], &[]);
     let ToWorker::Init(init) = text else { panic!() };
-    worker.send(&ToWorker::Init(WorkerInit { engine: Engine::Nccl, ..init }));
-    assert_eq!(worker.failure(), "no engine nccl runs in a worker of this build: use native");
+    worker.send(&ToWorker::Init(WorkerInit { engine: Engine::Replay, ..init }));
+    assert_eq!(worker.failure(), "no engine replay runs in a worker of this build: use native or nccl");
 }
 
 fn write_bundle(folder: &Path, environment: &str, rules: &str) {
