@@ -64,10 +64,14 @@ impl Lab {
     }
 
     fn start_rank(&self, rank: u32, world: u32) -> Worker {
+        self.start_rank_with(&[], rank, world)
+    }
+
+    fn start_rank_with(&self, arguments: &[&str], rank: u32, world: u32) -> Worker {
         let host = format!("node{rank}");
         let mut variables: Vec<(&str, &str)> = vec![("NCCL_HOSTID", &host)];
         variables.extend(self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-        let mut worker = Worker::start(&[], &variables);
+        let mut worker = Worker::start(arguments, &variables);
         worker.send(&init(rank, world));
         worker
     }
@@ -464,4 +468,27 @@ fn missing_and_unfit_libraries_are_named() {
 fn a_plugin_of_another_build_is_not_trusted() {
     let why = unsupported(Lab::live().with("STANDIN_TUNER_BYTES", "999").outcome(2, chosen(TREE_LL)));
     assert!(why.contains("the tuner plugin was not called"), "{why}");
+}
+
+#[test]
+fn emitted_files_run_by_themselves_and_their_plugin_tells_what_ran() {
+    let lab = Lab::new();
+    let plugin = lab.path("libnccl-tuner-gdrtune.so");
+    fs::write(lab.path("profile.env"), format!("NCCL_TUNER_PLUGIN={plugin}\n")).unwrap();
+    fs::write(lab.path("nccl-tuner.csv"), "allreduce,0,4096,tree,ll,2,-1,-1,-1,-1\n").unwrap();
+    // A node whose environment has the plugin for choices as well: the files alone count.
+    let lab = lab.with("NCCL_TUNER_PLUGIN", &plugin).with("GDRTUNE_TUNER_PLUGIN", &plugin);
+    let folder = lab.path("");
+    let mut workers: Vec<Worker> = (0..2).map(|rank| lab.start_rank_with(&["--ab", &folder], rank, 2)).collect();
+    let peers: Vec<Vec<u8>> = workers.iter_mut().map(bootstrap).collect();
+    for worker in &mut workers {
+        worker.send(&ToWorker::Connect { peers: peers.clone() });
+        worker.send(&ToWorker::Run(Script { id: 1, items: vec![item(Collective::AllReduce, 4096), chosen(TREE_LL)] }));
+    }
+    for worker in &mut workers {
+        assert!(matches!(worker.receive(), Some(FromWorker::Connected { .. })));
+        // The stand-in has no rules.
+        assert_eq!(timed(&outcome(worker)).selected.unwrap().to_string(), "ring/simple");
+        assert!(unsupported(outcome(worker)).starts_with("choices need the tuner plugin"));
+    }
 }

@@ -168,6 +168,11 @@ impl Communicator {
         check(&self.nccl, self.comm, worst, || "go on with the communicator".to_owned())
     }
 
+    /// Whether nothing has gone wrong yet.
+    pub(super) fn is_usable(&self) -> bool {
+        !self.is_broken
+    }
+
     /// Says that the communicator must not be ended in good order: other ranks may be gone.
     pub(super) fn give_up(&mut self) {
         self.is_broken = true;

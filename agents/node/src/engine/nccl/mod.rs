@@ -44,6 +44,7 @@ enum Stage {
     New,
     Loaded(Box<Loaded>),
     Connected(Box<Ready>),
+    /// On the way to the next stage, or never to get there.
     Broken,
 }
 
@@ -128,26 +129,27 @@ impl NcclEngine {
         Ok(call)
     }
 
-    /// Takes the connected state; after an error it does not come back.
+    /// Takes the connected state, where it is of use.
     fn take_ready(&mut self) -> Result<Box<Ready>, EngineError> {
         match std::mem::replace(&mut self.stage, Stage::Broken) {
-            Stage::Connected(ready) => Ok(ready),
+            Stage::Connected(ready) if ready.comm.is_usable() => Ok(ready),
             Stage::New | Stage::Loaded(_) => Err(EngineError::Order("measure comes after connect")),
-            Stage::Broken => Err(EngineError::Order("nothing comes after a failure")),
+            Stage::Connected(_) | Stage::Broken => Err(EngineError::Order("nothing comes after a failure")),
         }
     }
 
-    /// Runs `work` on the connected state, and puts it back if that went well.
+    /// Runs `work` on the connected state. What is left after a failure is ended with the engine: that may hang, so
+    /// whoever runs the engine tells people first.
     fn with_ready<T>(
         &mut self,
         work: impl FnOnce(&Self, &mut Ready) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
         let mut ready = self.take_ready()?;
         let result = work(self, &mut ready);
-        match &result {
-            Ok(_) => self.stage = Stage::Connected(ready),
-            Err(_) => ready.comm.give_up(),
+        if result.is_err() {
+            ready.comm.give_up();
         }
+        self.stage = Stage::Connected(ready);
         result
     }
 
@@ -188,11 +190,10 @@ impl Engine for NcclEngine {
         let id = bootstrap::agree(peers, self.init.world)?;
         let comm = Communicator::join(nccl, &id, self.init.rank, self.init.world)?;
         let buffers = Buffers::new()?;
-        let mut ready = Box::new(Ready { comm, buffers, device, tuner, called: HashSet::new() });
+        let ready = Ready { comm, buffers, device, tuner, called: HashSet::new() };
+        self.stage = Stage::Connected(Box::new(ready));
         // Proves that data flows, and pays for what NCCL sets up with the first call.
-        ready.meet([0; memory::FLAGS])?;
-        self.stage = Stage::Connected(ready);
-        Ok(())
+        self.with_ready(|_, ready| ready.meet([0; memory::FLAGS]).map(drop))
     }
 
     fn prepare(&mut self, items: &[Item], _deadline: Instant) -> Result<(), EngineError> {
