@@ -1,8 +1,10 @@
-//! Gives the build its id: a hash of every source file of the workspace. Both ends of a run compare it.
+//! Gives the build its id, a hash of every source file of the workspace that both ends of a run compare, and builds the
+//! NCCL tuner plugin that the executable carries.
 
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use sha2::{Digest, Sha256};
@@ -10,8 +12,24 @@ use sha2::{Digest, Sha256};
 /// The folders of the workspace that hold sources.
 const SOURCES: &[&str] = &["tui", "tuner", "agents", "profiles", "Cargo.toml", "Cargo.lock"];
 
+/// Compiles the tuner plugin's one source file for the target, as a shared object that the executable carries along.
+fn build_plugin(root: &Path) {
+    let variable = |name: &str| std::env::var(name).expect("cargo sets it for build scripts");
+    let output = Path::new(&variable("OUT_DIR")).join("libnccl-tuner-gdrtune.so");
+    let status = Command::new(variable("RUSTC"))
+        .args(["--edition", "2024", "--crate-type", "cdylib", "--crate-name", "gdrtune_nccl_tuner"])
+        .args(["-C", "opt-level=3", "-C", "panic=unwind", "-C", "strip=symbols"])
+        .args(["--target", &variable("TARGET"), "-o"])
+        .arg(output)
+        .arg(root.join("profiles/nccl-tuner/src/lib.rs"))
+        .status();
+    let built = status.is_ok_and(|status| status.success());
+    assert!(built, "the NCCL tuner plugin (profiles/nccl-tuner) does not compile");
+}
+
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    build_plugin(&root);
     let mut files = Vec::new();
     for source in SOURCES {
         let path = root.join(source);

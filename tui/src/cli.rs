@@ -134,6 +134,12 @@ pub(crate) struct MeasureArgs {
     /// Element type
     #[arg(long, value_name = "TYPE", default_value = "float32", value_parser = parse_named::<DataType>)]
     pub(crate) data_type: DataType,
+    /// NCCL's library on the hosts (default: searched for as a job's loader would)
+    #[arg(long, value_name = "PATH")]
+    pub(crate) nccl: Option<PathBuf>,
+    /// Let every rank pose as a node of its own, so that several can share one GPU; results are labelled emulated
+    #[arg(long)]
+    pub(crate) emulate_nodes: bool,
     /// Shortest deadline of one measurement; one that overruns is killed and counts as hung
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_duration_s)]
     pub(crate) trial_timeout: f64,
@@ -265,8 +271,8 @@ where
 /// The engines that can measure today.
 fn parse_engine(text: &str) -> Result<Engine, String> {
     match parse_named(text)? {
-        Engine::Native => Ok(Engine::Native),
-        other => Err(format!("this build measures with `native` only, not with `{other}`")),
+        engine @ (Engine::Native | Engine::Nccl) => Ok(engine),
+        other => Err(format!("this build does not measure with `{other}`: use native or nccl")),
     }
 }
 
@@ -332,7 +338,7 @@ mod tests {
     fn wrong_use_is_explained() {
         let cases: &[(&[&str], &str)] = &[
             (&["tune", "--collectives", "all_reduce"], "unknown collective `all_reduce`: use one of allreduce,"),
-            (&["tune", "--engine", "nccl"], "this build measures with `native` only, not with `nccl`"),
+            (&["tune", "--engine", "sim"], "this build does not measure with `sim`: use native or nccl"),
             (&["tune", "--engine", "mpi"], "unknown engine `mpi`: use one of nccl, native, replay, sim"),
             (&["tune", "--budget", "5d"], "unknown unit `d`: use s, m or h"),
             (&["tune", "-w", "a", "--hostfile", "b"], "cannot be used with"),

@@ -1,84 +1,19 @@
 //! Workers as processes, with this test as their agent.
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
+#[path = "support/worker_process.rs"]
+mod worker_process;
+
 use std::{
-    io::{Read, Write},
     path::Path,
-    process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
 use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, DataType, Engine, Point, Protocol, ReduceOp};
-use gdrtune_wire::{
-    FromWorker, Item, ItemOutcome, Script, SessionKey, ToWorker, WorkerInit,
-    codec::{Decoder, encode},
-};
+use gdrtune_wire::{FromWorker, Item, ItemOutcome, Script, SessionKey, ToWorker, WorkerInit, codec::encode};
+use worker_process::Worker;
 
 const LEASE_MS: u64 = 30_000;
-
-struct Worker {
-    process: Child,
-    to: Option<ChildStdin>,
-    from: ChildStdout,
-    decoder: Decoder,
-}
-
-impl Worker {
-    fn start(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_gdrtune-worker-fixture"))
-            .args(arguments)
-            .env("NCCL_SOCKET_IFNAME", "=lo")
-            .envs(variables.iter().copied())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let (to, from) = (process.stdin.take(), process.stdout.take().unwrap());
-        Self { process, to, from, decoder: Decoder::new() }
-    }
-
-    fn send_bytes(&mut self, bytes: &[u8]) {
-        self.to.as_mut().unwrap().write_all(bytes).unwrap();
-    }
-
-    fn send(&mut self, message: &ToWorker) {
-        self.send_bytes(&encode(message).unwrap());
-    }
-
-    /// The next message; `None` at the end.
-    fn receive(&mut self) -> Option<FromWorker> {
-        let mut bytes = [0; 4096];
-        loop {
-            if let Some(message) = self.decoder.next_message().unwrap() {
-                return Some(message);
-            }
-            match self.from.read(&mut bytes).unwrap() {
-                0 => return None,
-                n => self.decoder.feed(&bytes[..n]),
-            }
-        }
-    }
-
-    fn failure(&mut self) -> String {
-        match self.receive() {
-            Some(FromWorker::Failed(why)) => why,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn end(&mut self) -> ExitStatus {
-        self.process.wait().unwrap()
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        self.process.kill().ok();
-        self.process.wait().ok();
-    }
-}
 
 fn init(rank: u32, world: u32) -> ToWorker {
     ToWorker::Init(WorkerInit {
@@ -221,8 +156,8 @@ fn settings_that_cannot_be_used_are_failures() {
     }
     let mut worker = Worker::start(&[], &[]);
     let ToWorker::Init(init) = text else { panic!() };
-    worker.send(&ToWorker::Init(WorkerInit { engine: Engine::Nccl, ..init }));
-    assert_eq!(worker.failure(), "no engine nccl runs in a worker of this build: use native");
+    worker.send(&ToWorker::Init(WorkerInit { engine: Engine::Replay, ..init }));
+    assert_eq!(worker.failure(), "no engine replay runs in a worker of this build: use native or nccl");
 }
 
 fn write_bundle(folder: &Path, environment: &str, rules: &str) {

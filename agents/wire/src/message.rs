@@ -96,6 +96,8 @@ pub struct StartGroup {
     pub max_bytes: u64,
     /// Time from here to every rank's [`FromWorker::Connected`], in milliseconds; later the group is killed.
     pub deadline_ms: u64,
+    /// Every rank poses as a node of its own, so that several can share one GPU. What they measure is *emulated*.
+    pub emulate_nodes: bool,
 }
 
 /// Where workers take their environment and rules from.

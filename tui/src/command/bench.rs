@@ -18,6 +18,9 @@ use crate::{
     hosts,
 };
 
+/// What tells workers where NCCL is (`gdrtune_node::engine::nccl`).
+const NCCL_PATH_VARIABLE: &str = "GDRTUNE_NCCL_LIB";
+
 /// Time that one sample takes, in microseconds: longer than in a search, since there is only one setting.
 const SAMPLE_US: f64 = 30_000.0;
 
@@ -31,6 +34,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let runtime = super::runtime()?;
     let config = FleetConfig {
         fanout: usize::from(args.hosts.fanout),
+        agent_env: nccl_path(args)?,
         ..FleetConfig::new(BUILD_ID.to_owned(), std::env::current_exe()?, launcher(&args.hosts, &place))
     };
     let connected = connect::connect(runtime.handle(), config, &place.hosts, None, &|| false)
@@ -44,6 +48,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let cluster = ClusterConfig {
         engine: args.measure.engine,
         hosts: place.hosts.iter().map(|h| h.name.clone()).collect(),
+        emulate_nodes: args.measure.emulate_nodes,
         slots: place.slots.clone(),
         data_type: args.measure.data_type,
         max_bytes,
@@ -67,6 +72,13 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let failed = rows.iter().any(|row| row.timing.is_err());
     print(args, ranks, &rows)?;
     Ok(if failed { Exit::TrialsFailed } else { Exit::Done })
+}
+
+/// Where the workers find NCCL, if the user says so. It must reach every arm alike, so it goes to the agents.
+fn nccl_path(args: &BenchArgs) -> Result<Vec<(String, String)>, Failure> {
+    let Some(path) = &args.measure.nccl else { return Ok(Vec::new()) };
+    let text = path.to_str().ok_or_else(|| Failure::usage_text("--nccl: the path is no UTF-8 text"))?;
+    Ok(vec![(NCCL_PATH_VARIABLE.to_owned(), text.to_owned())])
 }
 
 /// One size.
@@ -134,6 +146,7 @@ fn print(args: &BenchArgs, ranks: u32, rows: &[Row]) -> io::Result<()> {
             "schema_version": 1,
             "engine": args.measure.engine,
             "ranks": ranks,
+            "emulated": args.measure.emulate_nodes,
             "data_type": args.measure.data_type,
             "repeats": args.repeats,
             "requested": args.choice,
@@ -141,9 +154,10 @@ fn print(args: &BenchArgs, ranks: u32, rows: &[Row]) -> io::Result<()> {
         });
         return writeln!(out, "{document:#}");
     }
+    let emulated = if args.measure.emulate_nodes { " EMULATED nodes," } else { "" };
     writeln!(
         out,
-        "# engine {}, {ranks} ranks, {}, median of {} samples",
+        "# engine {},{emulated} {ranks} ranks, {}, median of {} samples",
         args.measure.engine, args.measure.data_type, args.repeats
     )?;
     writeln!(

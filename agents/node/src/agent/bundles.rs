@@ -71,6 +71,13 @@ impl Bundles {
         Ok(())
     }
 
+    /// Stores one file of our own beside the bundles, for as long as the agent lives.
+    pub(super) fn store_own(&mut self, name: &str, contents: &[u8]) -> Result<PathBuf, BundleError> {
+        let path = self.home()?.join(name);
+        write_new(&path, contents).map_err(|source| BundleError::Write { path: path.clone(), source })?;
+        Ok(path)
+    }
+
     fn home(&mut self) -> Result<&Path, BundleError> {
         let home = match self.home.take() {
             Some(home) => home,

@@ -21,6 +21,7 @@ use super::{
     event::{Event, Serial},
     process::ChildSpec,
     progress::Progress,
+    ranks,
     worker::{Identity, Worker},
 };
 
@@ -60,9 +61,10 @@ impl Launcher<'_> {
             }
         };
         let program = self.program();
-        let spec = ChildSpec { program: &program, arguments: &arguments, environment: &environment };
         let mut launched = Launched::default();
-        for rank in ranks {
+        for (local_rank, rank) in ranks.into_iter().enumerate() {
+            let environment = ranks::of_rank(&environment, start, rank, local_rank);
+            let spec = ChildSpec { program: &program, arguments: &arguments, environment: &environment };
             *next_serial += 1;
             let started = self.start_rank(now, start, &spec, Identity { serial: Serial(*next_serial), rank });
             match started {

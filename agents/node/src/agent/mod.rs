@@ -25,6 +25,7 @@ mod log;
 mod outbox;
 mod process;
 mod progress;
+mod ranks;
 mod signals;
 mod stdio;
 mod supervisor;
@@ -79,17 +80,21 @@ pub struct AgentConfig<'a> {
     pub kill_grace: Duration,
     /// Where the private folder for stored files is made.
     pub temporary_folder: PathBuf,
+    /// The tuner plugin as a shared object, which NCCL in the workers loads. Written out when the first NCCL group starts,
+    /// unless the node's `GDRTUNE_TUNER_PLUGIN` names another one.
+    pub tuner_plugin: Option<&'a [u8]>,
 }
 
 impl<'a> AgentConfig<'a> {
     /// What the product uses.
-    pub fn product(build_id: &'a str) -> Self {
+    pub fn product(build_id: &'a str, tuner_plugin: &'a [u8]) -> Self {
         Self {
             build_id,
             worker_program: None,
             silence_limit: gdrtune_wire::SILENCE_LIMIT,
             kill_grace: Duration::from_secs(2),
             temporary_folder: std::env::temp_dir(),
+            tuner_plugin: Some(tuner_plugin),
         }
     }
 }

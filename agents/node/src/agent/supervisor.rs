@@ -4,10 +4,12 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
+    ffi::OsStr,
     sync::mpsc::{Receiver, RecvTimeoutError, SyncSender},
     time::{Duration, Instant},
 };
 
+use gdrtune_profiles::vocab::Engine;
 use gdrtune_wire::{
     EndCause, FromAgent, FromWorker, GroupId, Hello, Inventory, PROTOCOL, StartGroup, ToAgent, ToWorker,
     codec::{self, CodecError},
@@ -16,7 +18,7 @@ use rustix::process::Pid;
 
 use super::{
     AgentConfig, EXIT_BROKEN_STREAM, EXIT_CLIENT_LOST, EXIT_MISMATCH,
-    bundles::Bundles,
+    bundles::{BundleError, Bundles},
     environment::Variables,
     event::{Event, Heard, Serial, StreamEnd},
     group::Group,
@@ -25,7 +27,10 @@ use super::{
     outbox::{Outbox, OutboxError},
     process,
 };
-use crate::inventory;
+use crate::{engine::nccl::PLUGIN_VARIABLE, inventory};
+
+/// File name of the tuner plugin: NCCL takes an absolute path whatever its name, and this is what users deploy.
+const PLUGIN_FILE: &str = "libnccl-tuner-gdrtune.so";
 
 /// Waiting bytes beyond which printed lines are dropped, so that results get through.
 const NOISE_LIMIT_BYTES: usize = 1 << 20;
@@ -229,6 +234,18 @@ impl<'a> Supervisor<'a> {
         self.send(&FromAgent::Worker { group, rank, message });
     }
 
+    /// Puts our tuner plugin where NCCL finds it, once.
+    fn provide_plugin(&mut self, engine: Engine) -> Result<(), BundleError> {
+        let name = OsStr::new(PLUGIN_VARIABLE);
+        let Some(plugin) = self.config.tuner_plugin else { return Ok(()) };
+        if engine != Engine::Nccl || self.environment.contains_key(name) {
+            return Ok(());
+        }
+        let path = self.bundles.store_own(PLUGIN_FILE, plugin)?;
+        self.environment.insert(name.into(), path.into());
+        Ok(())
+    }
+
     fn read_inventory(&mut self) {
         let events = self.sender.clone();
         // A broken driver may let a read of its files hang for seconds.
@@ -248,6 +265,9 @@ impl<'a> Supervisor<'a> {
         }
         if start.ranks.is_empty() {
             return self.refuse(format!("start group {}: no rank is given", start.group.0));
+        }
+        if let Err(why) = self.provide_plugin(start.engine) {
+            return self.refuse(format!("start group {}: {why}", start.group.0));
         }
         let starter = launch::Launcher {
             config: self.config,

@@ -5,6 +5,7 @@
 //! ends the worker.
 
 pub mod native;
+pub mod nccl;
 
 use std::time::Instant;
 
@@ -109,6 +110,14 @@ pub enum EngineError {
         rank: u32,
         /// What this rank was about to run.
         here: String,
+    },
+    /// A library that the engine runs on is missing, or said no.
+    #[error("cannot {what}: {why}")]
+    Library {
+        /// What was tried, as a fragment that fits "cannot".
+        what: String,
+        /// What the library said, or where it was looked for.
+        why: String,
     },
     /// A method was called out of order.
     #[error("engine used out of order: {0}")]

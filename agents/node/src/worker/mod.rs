@@ -25,6 +25,7 @@ use self::stdio::Outlet;
 use crate::engine::{
     Engine, RuleSource,
     native::{NativeConfig, NativeEngine},
+    nccl::{NcclConfig, NcclEngine},
 };
 
 /// What the command line of a worker says.
@@ -43,19 +44,27 @@ pub fn run(args: &WorkerArgs) -> ExitCode {
     let Ok((inlet, outlet)) = stdio::take() else { return ExitCode::FAILURE };
     raise_descriptor_limit();
     // A panic has been printed by its hook; here it becomes a message, as the agent must not take it for silence.
-    let result = catch_unwind(AssertUnwindSafe(|| serve(args, started, &inlet, &outlet)))
+    let mut engine = None;
+    let result = catch_unwind(AssertUnwindSafe(|| serve(args, started, (&inlet, &outlet), &mut engine)))
         .unwrap_or_else(|panic| Err(format!("the engine panicked: {}", panic_text(panic.as_ref()))));
     let Err(failure) = result else { return ExitCode::SUCCESS };
     // Where the agent is gone there is nobody left to tell.
     drop(outlet.send(&FromWorker::Failed(failure)));
+    // Only now: a library that is to tidy up after a failure may hang.
+    drop(engine);
     ExitCode::FAILURE
 }
 
-fn serve(args: &WorkerArgs, started: Instant, inlet: &Receiver<ToWorker>, outlet: &Outlet) -> Result<(), String> {
+fn serve(
+    args: &WorkerArgs,
+    started: Instant,
+    (inlet, outlet): (&Receiver<ToWorker>, &Outlet),
+    engine: &mut Option<Box<dyn Engine>>,
+) -> Result<(), String> {
     let Some(ToWorker::Init(init)) = next(inlet) else { return Err(unexpected("init")) };
     let deadline = started + Duration::from_millis(init.deadline_ms);
     let (rank, world) = (init.rank, init.world);
-    let mut engine = make_engine(init, args)?;
+    let engine = engine.insert(make_engine(init, args)?);
     let during = |what: &str| {
         let what = format!("rank {rank} of {world}, {what}");
         move |error: crate::engine::EngineError| format!("{what}: {error}")
@@ -104,7 +113,12 @@ fn make_engine(init: WorkerInit, args: &WorkerArgs) -> Result<Box<dyn Engine>, S
             let config = NativeConfig::from_environment().map_err(|error| error.to_string())?;
             Ok(Box::new(NativeEngine::new(init, config, rules).map_err(|error| error.to_string())?))
         }
-        other => Err(format!("no engine {other} runs in a worker of this build: use native")),
+        // The rules are its plugin's matter; that they can be read has been seen.
+        vocab::Engine::Nccl => {
+            let config = NcclConfig::from_environment(args.ab.is_some()).map_err(|error| error.to_string())?;
+            Ok(Box::new(NcclEngine::new(init, config)))
+        }
+        other => Err(format!("no engine {other} runs in a worker of this build: use native or nccl")),
     }
 }
 

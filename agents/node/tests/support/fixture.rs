@@ -37,10 +37,11 @@ fn run_agent() -> ExitCode {
         Duration::from_millis(env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default))
     };
     agent::run(&AgentConfig {
+        tuner_plugin: None,
         worker_program: env::var_os("FIXTURE_PROGRAM").map(Into::into),
         silence_limit: milliseconds("FIXTURE_SILENCE_MS", 60_000),
         kill_grace: milliseconds("FIXTURE_GRACE_MS", 200),
-        ..AgentConfig::product(&build_id)
+        ..AgentConfig::product(&build_id, &[])
     })
 }
 

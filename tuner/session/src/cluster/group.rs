@@ -118,13 +118,14 @@ impl Group {
                 StartGroup {
                     group: self.id,
                     world: self.ranks.len() as u32,
-                    nodes: config.slots.len() as u32,
+                    nodes: config.nodes(),
                     ranks,
                     engine: config.engine,
                     settings: settings.clone(),
                     key: config.key.clone(),
                     max_bytes: config.max_bytes,
                     deadline_ms: deadline.as_millis() as u64,
+                    emulate_nodes: config.emulate_nodes,
                 },
             ));
         }

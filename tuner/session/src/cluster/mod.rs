@@ -43,6 +43,8 @@ pub struct ClusterConfig {
     pub engine: Engine,
     /// Names of the nodes, in rank order, for messages.
     pub hosts: Vec<String>,
+    /// Whether every rank poses as a node of its own.
+    pub emulate_nodes: bool,
     /// Ranks on each node, in rank order.
     pub slots: Vec<u32>,
     /// Element type of all measurements.
@@ -55,6 +57,13 @@ pub struct ClusterConfig {
     pub key: SessionKey,
     /// What `--baseline stock` and the cluster file set for every arm; overlaid by each setup.
     pub base_env: Environment,
+}
+
+impl ClusterConfig {
+    /// Nodes as the engine sees them.
+    fn nodes(&self) -> u32 {
+        if self.emulate_nodes { self.slots.iter().sum() } else { self.slots.len() as u32 }
+    }
 }
 
 /// Something that happened to the workers, for whoever records the run.
@@ -415,7 +424,7 @@ impl<'a> ClusterBench<'a> {
 
 impl Bench for ClusterBench<'_> {
     fn info(&self) -> BenchInfo {
-        BenchInfo { engine: self.config.engine, nodes: self.config.slots.len() as u32, ranks: self.world() }
+        BenchInfo { engine: self.config.engine, nodes: self.config.nodes(), ranks: self.world() }
     }
 
     fn now_s(&self) -> f64 {

@@ -172,6 +172,7 @@ fn lab(fault: Fault) -> Lab {
     let config = ClusterConfig {
         engine: Engine::Native,
         hosts: vec!["vh1".into(), "vh2".into()],
+        emulate_nodes: false,
         slots: vec![2, 2],
         data_type: DataType::F32,
         max_bytes: 4096,

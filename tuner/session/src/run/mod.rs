@@ -257,6 +257,7 @@ fn cluster_config(config: &RunConfig, max_bytes: u64) -> ClusterConfig {
     ClusterConfig {
         engine: config.engine,
         hosts: config.hosts.iter().map(|h| h.name.clone()).collect(),
+        emulate_nodes: false,
         slots: config.slots.clone(),
         data_type: config.data_type,
         max_bytes,

@@ -14,12 +14,12 @@ mod fault;
 mod handshake;
 mod interfaces;
 mod mesh;
-mod pattern;
-mod plan;
+pub(super) mod pattern;
+pub(super) mod plan;
 mod pump;
 mod select;
 mod split;
-mod timing;
+pub(super) mod timing;
 mod tree;
 mod wait;
 

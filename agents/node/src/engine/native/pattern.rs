@@ -27,22 +27,22 @@ fn mix(index: u64) -> u64 {
 
 /// The pattern of one item.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pattern {
-    pub(super) call: Call,
-    pub(super) data_type: DataType,
-    pub(super) op: ReduceOp,
+pub(in crate::engine) struct Pattern {
+    pub(in crate::engine) call: Call,
+    pub(in crate::engine) data_type: DataType,
+    pub(in crate::engine) op: ReduceOp,
 }
 
 /// What a checked call got wrong on this rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Difference {
-    pub(super) elements: u64,
-    pub(super) first: String,
+pub(in crate::engine) struct Difference {
+    pub(in crate::engine) elements: u64,
+    pub(in crate::engine) first: String,
 }
 
 impl Pattern {
     /// Writes this rank's input, and poison over everything else.
-    pub(super) fn fill(&self, input: &mut [u8], output: &mut [u8]) {
+    pub(in crate::engine) fn fill(&self, input: &mut [u8], output: &mut [u8]) {
         let (call, size) = (self.call, self.call.element);
         let span = call.span();
         input[..span].fill(POISON);
@@ -61,7 +61,7 @@ impl Pattern {
     }
 
     /// Compares every element of this rank's result. `None` where all are right.
-    pub(super) fn check(&self, input: &[u8], output: &[u8]) -> Option<Difference> {
+    pub(in crate::engine) fn check(&self, input: &[u8], output: &[u8]) -> Option<Difference> {
         let (call, size) = (self.call, self.call.element);
         if call.collective == Collective::Reduce && call.rank != call.root {
             return None;

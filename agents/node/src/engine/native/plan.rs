@@ -15,7 +15,7 @@ use super::{split::share, tree};
 
 /// One of a rank's buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Area {
+pub(in crate::engine) enum Area {
     /// What the call reads.
     Input,
     /// Where its result goes.
@@ -26,9 +26,9 @@ pub(super) enum Area {
 
 /// A position in a buffer, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) area: Area,
-    pub(super) start: usize,
+pub(in crate::engine) struct Place {
+    pub(in crate::engine) area: Area,
+    pub(in crate::engine) start: usize,
 }
 
 /// Wait for a receive stream of the same lane.
@@ -119,18 +119,18 @@ impl Plan {
 
 /// A call as all ranks see it, and the rank that plans it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Call {
-    pub(super) collective: Collective,
-    pub(super) algorithm: Algorithm,
+pub(in crate::engine) struct Call {
+    pub(in crate::engine) collective: Collective,
+    pub(in crate::engine) algorithm: Algorithm,
     /// Bytes of the nccl-tests size column.
-    pub(super) bytes: usize,
+    pub(in crate::engine) bytes: usize,
     /// Bytes of one element.
-    pub(super) element: usize,
-    pub(super) rank: u32,
-    pub(super) world: u32,
-    pub(super) root: u32,
-    pub(super) in_place: bool,
-    pub(super) lanes: usize,
+    pub(in crate::engine) element: usize,
+    pub(in crate::engine) rank: u32,
+    pub(in crate::engine) world: u32,
+    pub(in crate::engine) root: u32,
+    pub(in crate::engine) in_place: bool,
+    pub(in crate::engine) lanes: usize,
 }
 
 impl Call {
@@ -140,13 +140,13 @@ impl Call {
     }
 
     /// Elements of one rank's block, or of the whole buffer where there are no blocks.
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::engine) fn count(&self) -> usize {
         let elements = self.bytes / self.element;
         if self.is_blocked() { elements / self.world as usize } else { elements }
     }
 
     /// Bytes of every buffer that the call touches.
-    pub(super) fn span(&self) -> usize {
+    pub(in crate::engine) fn span(&self) -> usize {
         let blocks = if self.is_blocked() { self.world as usize } else { 1 };
         self.count() * self.element * blocks
     }
@@ -157,7 +157,7 @@ impl Call {
     }
 
     /// Where byte `start` of what the call reads is.
-    pub(super) fn input(&self, start: usize) -> Place {
+    pub(in crate::engine) fn input(&self, start: usize) -> Place {
         match self.collective {
             Collective::AllGather if self.in_place => {
                 Place { area: Area::Output, start: start + self.block(self.rank) }
@@ -170,7 +170,7 @@ impl Call {
     }
 
     /// Where byte `start` of the result is.
-    pub(super) fn output(&self, start: usize) -> Place {
+    pub(in crate::engine) fn output(&self, start: usize) -> Place {
         if self.in_place && self.collective == Collective::ReduceScatter {
             return Place { area: Area::Input, start: start + self.block(self.rank) };
         }

@@ -54,7 +54,7 @@ fn micros(duration: Duration) -> f64 {
 }
 
 /// Median of sorted values; 0 where there are none.
-fn median(sorted: &[f64]) -> f64 {
+pub(in crate::engine) fn median(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
     match sorted.len() {
         0 => 0.0,
@@ -63,8 +63,8 @@ fn median(sorted: &[f64]) -> f64 {
     }
 }
 
-/// CPU time of all threads of this process.
-fn process_cpu_us() -> f64 {
+/// CPU time of all threads of this process, in microseconds.
+pub(in crate::engine) fn process_cpu_us() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }

@@ -1,0 +1,156 @@
+//! One GPU through the CUDA driver: context, stream, memory, events.
+//!
+//! Everything goes through one stream of its own, which nothing else synchronises with, so copies are asynchronous ones on
+//! it and the host waits for the stream. Host memory that is read or written here may be pageable; the stream keeps the
+//! order all the same. Knows nothing of NCCL.
+#![expect(unsafe_code, reason = "the CUDA driver is a C library")]
+
+use std::ffi::{CStr, c_char};
+
+use cudarc::driver::{
+    DriverError, result,
+    sys::{self, CUdeviceptr, CUevent, CUevent_flags, CUresult, CUstream},
+};
+
+use super::{api::Stream, config::NcclConfig, loader};
+use crate::engine::EngineError;
+
+/// Room for `domain:bus:device.function` and its end; the driver's documentation asks for 13.
+const PCI_TEXT_BYTES: usize = 32;
+
+/// A GPU with a current context and a stream.
+pub(super) struct Device {
+    /// Its name, such as `NVIDIA H200`.
+    pub(super) name: String,
+    /// Its PCI address, in lower case.
+    pub(super) pci: String,
+    stream: CUstream,
+    events: Vec<CUevent>,
+}
+
+/// Device memory. Freed when dropped.
+pub(super) struct Memory {
+    pointer: CUdeviceptr,
+    bytes: usize,
+}
+
+/// What the driver said, with its name and meaning.
+fn failed(what: &str) -> impl FnOnce(DriverError) -> EngineError {
+    let what = what.to_owned();
+    move |error| {
+        let text = |text: Result<&CStr, DriverError>| text.map(|t| t.to_string_lossy().into_owned()).ok();
+        let name = text(error.error_name()).unwrap_or_else(|| "an unknown CUDA error".to_owned());
+        let meaning = text(error.error_string()).unwrap_or_default();
+        EngineError::Library { what, why: format!("{name}: {meaning}") }
+    }
+}
+
+impl Device {
+    /// Takes the device of this rank, makes its primary context current on this thread, and a stream in it.
+    pub(super) fn open(config: &NcclConfig) -> Result<Self, EngineError> {
+        loader::load_driver()?;
+        result::init().map_err(failed("start CUDA"))?;
+        let count = result::device::get_count().map_err(failed("count GPUs"))?;
+        if count < 1 {
+            let why = "CUDA shows no device: see CUDA_VISIBLE_DEVICES".to_owned();
+            return Err(EngineError::Library { what: "use a GPU".to_owned(), why });
+        }
+        let index = config.device(count as u32)?;
+        let device = result::device::get(index as i32).map_err(failed("take the GPU"))?;
+        let name = result::device::get_name(device).map_err(failed("read the GPU's name"))?;
+        let pci = pci_address(device)?;
+        // SAFETY: the device is valid. The context is never released: the process ends with it.
+        let context = unsafe { result::primary_ctx::retain(device) }.map_err(failed("make a CUDA context"))?;
+        // SAFETY: the context was just made. NCCL's runtime follows the context that is current on its caller's thread.
+        unsafe { result::ctx::set_current(context) }.map_err(failed("use the CUDA context"))?;
+        let stream =
+            result::stream::create(result::stream::StreamKind::NonBlocking).map_err(failed("make a stream"))?;
+        Ok(Self { name, pci, stream, events: vec![] })
+    }
+
+    /// The stream as NCCL takes it.
+    pub(super) fn stream(&self) -> Stream {
+        self.stream.cast()
+    }
+
+    /// Queues a copy into device memory. `from` must stay until the stream is through.
+    pub(super) fn copy_in(&self, to: &Memory, from: &[u8]) -> Result<(), EngineError> {
+        let from = &from[..from.len().min(to.bytes)];
+        // SAFETY: both sides are valid for this length; the caller keeps `from` until the stream is through.
+        unsafe { result::memcpy_htod_async(to.pointer, from, self.stream) }.map_err(failed("copy to the GPU"))
+    }
+
+    /// Queues a copy out of device memory. `to` must stay until the stream is through.
+    pub(super) fn copy_out(&self, to: &mut [u8], from: &Memory) -> Result<(), EngineError> {
+        let bytes = to.len().min(from.bytes);
+        // SAFETY: both sides are valid for this length; the caller keeps `to` until the stream is through.
+        unsafe { result::memcpy_dtoh_async(&mut to[..bytes], from.pointer, self.stream) }
+            .map_err(failed("copy from the GPU"))
+    }
+
+    /// Whether everything that was queued is through.
+    pub(super) fn is_idle(&self) -> Result<bool, EngineError> {
+        // SAFETY: the stream is valid.
+        match unsafe { sys::cuStreamQuery(self.stream) }.result() {
+            Ok(()) => Ok(true),
+            Err(DriverError(CUresult::CUDA_ERROR_NOT_READY)) => Ok(false),
+            Err(error) => Err(failed("run on the GPU")(error)),
+        }
+    }
+
+    /// Makes sure that there are this many events.
+    pub(super) fn reserve_events(&mut self, count: usize) -> Result<(), EngineError> {
+        while self.events.len() < count {
+            self.events.push(result::event::create(CUevent_flags::CU_EVENT_DEFAULT).map_err(failed("make an event"))?);
+        }
+        Ok(())
+    }
+
+    /// Queues a time stamp; the event was reserved.
+    pub(super) fn record(&self, event: usize) -> Result<(), EngineError> {
+        // SAFETY: event and stream are valid, and of the same context.
+        unsafe { result::event::record(self.events[event], self.stream) }.map_err(failed("record an event"))
+    }
+
+    /// Microseconds from one time stamp to the next; both are through.
+    pub(super) fn lap_us(&self, event: usize) -> Result<f64, EngineError> {
+        // SAFETY: both events were recorded on this stream.
+        let milliseconds = unsafe { result::event::elapsed(self.events[event], self.events[event + 1]) };
+        Ok(f64::from(milliseconds.map_err(failed("read an event"))?) * 1e3)
+    }
+}
+
+impl Memory {
+    /// Memory on the device whose context is current; `None` where there is not enough.
+    pub(super) fn allocate(bytes: usize) -> Result<Option<Self>, EngineError> {
+        // SAFETY: the driver takes any size, and says so where no context is current.
+        match unsafe { result::malloc_sync(bytes.max(1)) } {
+            Ok(pointer) => Ok(Some(Self { pointer, bytes })),
+            Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Ok(None),
+            Err(error) => Err(failed("allocate GPU memory")(error)),
+        }
+    }
+
+    /// The address of a byte, as NCCL takes it.
+    pub(super) fn address(&self, start: usize) -> *mut std::ffi::c_void {
+        std::ptr::with_exposed_provenance_mut(self.pointer as usize + start)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated above, freed once; the driver waits for what still uses it. After a fault of the
+        // context it fails, and the process ends.
+        unsafe { result::free_sync(self.pointer) }.ok();
+    }
+}
+
+fn pci_address(device: sys::CUdevice) -> Result<String, EngineError> {
+    let mut text = [0u8; PCI_TEXT_BYTES];
+    // SAFETY: the buffer has the length that is given; the driver ends the text with a NUL.
+    unsafe { sys::cuDeviceGetPCIBusId(text.as_mut_ptr().cast::<c_char>(), text.len() as i32, device) }
+        .result()
+        .map_err(failed("read the GPU's PCI address"))?;
+    let text = CStr::from_bytes_until_nul(&text).unwrap_or_default();
+    Ok(text.to_string_lossy().to_lowercase())
+}

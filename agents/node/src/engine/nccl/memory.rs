@@ -1,0 +1,158 @@
+//! The buffers of a rank, and what all ranks agree about them.
+//!
+//! Every rank asks for the same sizes in the same order, so whether one is asked for at all is known everywhere; whether it
+//! was got is agreed on with a collective.
+
+use std::time::{Duration, Instant};
+
+use gdrtune_profiles::vocab::{Collective, DataType, ReduceOp};
+
+use super::{Ready, Tuner, communicator::NcclCall, device::Memory};
+use crate::engine::{
+    EngineError,
+    native::plan::{Area, Place},
+};
+
+/// Numbers that ranks tell each other when they meet.
+pub(super) const FLAGS: usize = 4;
+
+/// Time between two looks at the communicator's health while the stream works.
+const HEALTH_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Device memory of a rank, and host memory for checks.
+pub(super) struct Buffers {
+    input: Option<Memory>,
+    output: Option<Memory>,
+    flags: Memory,
+    /// Bytes of each buffer that all ranks have.
+    capacity: usize,
+    /// The smallest size that some rank did not get.
+    refused: Option<usize>,
+    /// Host copies for checks.
+    pub(super) host_input: Vec<u8>,
+    pub(super) host_output: Vec<u8>,
+}
+
+impl Buffers {
+    /// No room yet, except for flags. A context is current.
+    pub(super) fn new() -> Result<Self, EngineError> {
+        let flags = Memory::allocate(2 * FLAGS * size_of::<i32>())?;
+        let flags = flags.ok_or_else(|| EngineError::Library {
+            what: "allocate GPU memory".to_owned(),
+            why: "not even a few bytes are left: another process uses the GPU".to_owned(),
+        })?;
+        let (host_input, host_output) = (vec![], vec![]);
+        Ok(Self { input: None, output: None, flags, capacity: 0, refused: None, host_input, host_output })
+    }
+
+    /// The device memory of an area.
+    pub(super) fn area(&self, area: Area) -> Option<&Memory> {
+        match area {
+            Area::Input => self.input.as_ref(),
+            Area::Output => self.output.as_ref(),
+            Area::Scratch => None,
+        }
+    }
+
+    /// The device address of a place; null where nothing was ever allocated.
+    pub(super) fn address(&self, place: Place) -> *mut std::ffi::c_void {
+        self.area(place.area).map_or(std::ptr::null_mut(), |memory| memory.address(place.start))
+    }
+
+    /// Replaces both buffers. False where there was no room for both; then there is none of them.
+    fn replace(&mut self, bytes: usize) -> Result<bool, EngineError> {
+        // The old ones first: on a full device, only that makes room.
+        (self.input, self.output) = (None, None);
+        self.input = Memory::allocate(bytes)?;
+        self.output = if self.input.is_some() { Memory::allocate(bytes)? } else { None };
+        Ok(self.output.is_some())
+    }
+}
+
+impl Ready {
+    /// Makes room for `bytes` in both buffers, on all ranks or on none. Says why there is none.
+    pub(super) fn make_room(&mut self, bytes: usize, most: usize) -> Result<Option<String>, EngineError> {
+        if bytes <= self.buffers.capacity {
+            return Ok(None);
+        }
+        if let Some(refused) = self.buffers.refused.filter(|refused| *refused <= bytes) {
+            return Ok(Some(out_of_memory(bytes, refused)));
+        }
+        // Some head room: a script that climbs through sizes should not allocate at each.
+        let generous = bytes.saturating_mul(2).min(most).max(bytes);
+        for wanted in [generous, bytes] {
+            if self.buffers.refused.is_some_and(|refused| refused <= wanted) {
+                continue;
+            }
+            let is_got = self.buffers.replace(wanted)?;
+            let [is_refused, ..] = self.meet([i32::from(!is_got), 0, 0, 0])?;
+            if is_refused == 0 {
+                self.buffers.capacity = wanted;
+                return Ok(None);
+            }
+            self.buffers.refused = Some(wanted);
+        }
+        self.restore()?;
+        Ok(Some(out_of_memory(bytes, bytes)))
+    }
+
+    /// Goes back to the last size that all ranks had.
+    fn restore(&mut self) -> Result<(), EngineError> {
+        let bytes = self.buffers.capacity;
+        if bytes == 0 {
+            (self.buffers.input, self.buffers.output) = (None, None);
+            return Ok(());
+        }
+        if self.buffers.replace(bytes)? {
+            return Ok(());
+        }
+        let why = format!("{bytes} bytes were there before, and are not any more: another process uses the GPU");
+        Err(EngineError::Library { what: "allocate GPU memory".to_owned(), why })
+    }
+
+    /// Waits for all ranks; every rank gets the largest value of each flag. Takes back any choice: one that is broken must
+    /// not break how ranks agree.
+    pub(super) fn meet(&mut self, flags: [i32; FLAGS]) -> Result<[i32; FLAGS], EngineError> {
+        if let Tuner::Live(link) = &self.tuner {
+            link.clear();
+        }
+        let bytes = FLAGS * size_of::<i32>();
+        let own: Vec<u8> = flags.iter().flat_map(|flag| flag.to_ne_bytes()).collect();
+        self.device.copy_in(&self.buffers.flags, &own)?;
+        let call = NcclCall {
+            collective: Collective::AllReduce,
+            count: FLAGS,
+            data_type: DataType::I32,
+            op: ReduceOp::Max,
+            root: 0,
+            send: self.buffers.flags.address(0),
+            receive: self.buffers.flags.address(0),
+        };
+        self.comm.queue(&call, self.device.stream())?;
+        let mut all = vec![0; bytes];
+        self.device.copy_out(&mut all, &self.buffers.flags)?;
+        self.wait()?;
+        let mut result = [0; FLAGS];
+        for (flag, bytes) in result.iter_mut().zip(all.as_chunks::<{ size_of::<i32>() }>().0) {
+            *flag = i32::from_ne_bytes(*bytes);
+        }
+        Ok(result)
+    }
+
+    /// Waits until the stream is through, as nccl-tests does: by asking, without sleeping.
+    pub(super) fn wait(&mut self) -> Result<(), EngineError> {
+        let mut next_look = Instant::now() + HEALTH_INTERVAL;
+        while !self.device.is_idle()? {
+            if next_look <= Instant::now() {
+                self.comm.check_health()?;
+                next_look = Instant::now() + HEALTH_INTERVAL;
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+}
+
+fn out_of_memory(bytes: usize, refused: usize) -> String {
+    format!("out of memory: two buffers of {bytes} bytes for each rank ({refused} were refused on some rank)")
+}

@@ -1,0 +1,216 @@
+//! NVIDIA's NCCL on one GPU per rank, found at run time.
+//!
+//! Collectives run on device memory in one stream; choices switch inside the communicator through our tuner plugin. This
+//! module owns the order of things: bootstrap, connect, prepare, measure. What hangs in NCCL hangs here: the agent's lease
+//! ends it.
+
+mod api;
+mod bootstrap;
+mod communicator;
+mod config;
+mod device;
+mod loader;
+mod memory;
+mod run;
+mod tuner_link;
+
+use std::{collections::HashSet, fs, time::Instant};
+
+use gdrtune_profiles::vocab::{Algorithm, Choice, Collective};
+use gdrtune_wire::{Item, ItemOutcome, WorkerInit};
+
+pub use self::config::{
+    GPU_VARIABLE, HOST_ID_VARIABLE, LIBRARY_VARIABLE, LOCAL_RANK_VARIABLE, NCCL_PLUGIN_VARIABLE, NcclConfig,
+    PLUGIN_VARIABLE,
+};
+use self::{
+    bootstrap::Bootstrap, communicator::Communicator, device::Device, loader::Nccl, memory::Buffers, run::Run,
+    tuner_link::TunerLink,
+};
+use super::{Engine, EngineError, native::plan::Call};
+
+/// The kernel's name for this boot of this machine.
+const BOOT_ID_FILE: &str = "/proc/sys/kernel/random/boot_id";
+
+/// A rank of the NCCL engine.
+pub struct NcclEngine {
+    init: WorkerInit,
+    config: NcclConfig,
+    stage: Stage,
+}
+
+/// How far the engine is.
+enum Stage {
+    New,
+    Loaded(Box<Loaded>),
+    Connected(Box<Ready>),
+    /// On the way to the next stage, or never to get there.
+    Broken,
+}
+
+/// What a rank has before it has peers.
+struct Loaded {
+    nccl: Nccl,
+    device: Device,
+    tuner: Tuner,
+}
+
+/// Our end of a tuner plugin.
+enum Tuner {
+    /// None of ours is loaded: NCCL chooses as it does for everybody.
+    Absent,
+    /// It takes choices.
+    Live(TunerLink),
+    /// It runs by its rules, and tells what it decided.
+    Deployed(TunerLink),
+}
+
+/// What a connected rank works with.
+struct Ready {
+    // Order matters: the communicator ends before the memory that it may still use.
+    comm: Communicator,
+    buffers: Buffers,
+    device: Device,
+    tuner: Tuner,
+    /// What was called before, so that the first call's set-up is never timed.
+    called: HashSet<(Collective, Option<Choice>)>,
+}
+
+impl NcclEngine {
+    /// A rank that has loaded nothing yet.
+    pub fn new(init: WorkerInit, config: NcclConfig) -> Self {
+        Self { init, config, stage: Stage::New }
+    }
+
+    fn open_tuner(&self) -> Result<Tuner, EngineError> {
+        if let Some(path) = &self.config.live_plugin {
+            let link = TunerLink::open(path)?;
+            link.clear();
+            return Ok(Tuner::Live(link));
+        }
+        // A site may deploy with another plugin; then nobody tells what ran.
+        let link = self.config.deployed_plugin.as_ref().and_then(|path| TunerLink::open(path).ok());
+        Ok(link.map_or(Tuner::Absent, Tuner::Deployed))
+    }
+
+    /// What the item runs; the error says why it cannot, and is the same on all ranks.
+    fn resolve(&self, item: &Item, tuner: &Tuner) -> Result<Call, String> {
+        let (collective, world) = (item.point.collective, self.init.world);
+        if item.point.bytes > self.init.max_bytes {
+            return Err(format!("{} bytes do not fit buffers of {}", item.point.bytes, self.init.max_bytes));
+        }
+        if item.root >= world {
+            return Err(format!("there is no root {} among {world} ranks", item.root));
+        }
+        if item.in_place && !collective.has_choice() {
+            return Err(format!("{collective} has no in-place form"));
+        }
+        if item.choice.is_some() && !collective.has_choice() {
+            return Err(format!("NCCL has no choice for {collective}"));
+        }
+        if item.choice.is_some() && !matches!(tuner, Tuner::Live(_)) {
+            return Err("choices need the tuner plugin, and this worker was started without it".to_owned());
+        }
+        let call = Call {
+            collective,
+            // NCCL's own matter; only positions in buffers are asked of this.
+            algorithm: Algorithm::Ring,
+            bytes: item.point.bytes as usize,
+            element: item.data_type.bytes() as usize,
+            rank: self.init.rank,
+            world,
+            root: item.root,
+            in_place: item.in_place,
+            lanes: 1,
+        };
+        if call.count() == 0 {
+            return Err(format!("{} bytes are less than one {} for each rank", item.point.bytes, item.data_type));
+        }
+        Ok(call)
+    }
+
+    /// Takes the connected state, where it is of use.
+    fn take_ready(&mut self) -> Result<Box<Ready>, EngineError> {
+        match std::mem::replace(&mut self.stage, Stage::Broken) {
+            Stage::Connected(ready) if ready.comm.is_usable() => Ok(ready),
+            Stage::New | Stage::Loaded(_) => Err(EngineError::Order("measure comes after connect")),
+            Stage::Connected(_) | Stage::Broken => Err(EngineError::Order("nothing comes after a failure")),
+        }
+    }
+
+    /// Runs `work` on the connected state. What is left after a failure is ended with the engine: that may hang, so
+    /// whoever runs the engine tells people first.
+    fn with_ready<T>(
+        &mut self,
+        work: impl FnOnce(&Self, &mut Ready) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        let mut ready = self.take_ready()?;
+        let result = work(self, &mut ready);
+        if result.is_err() {
+            ready.comm.give_up();
+        }
+        self.stage = Stage::Connected(ready);
+        result
+    }
+
+    fn measure_ready(&self, ready: &mut Ready, item: &Item) -> Result<ItemOutcome, EngineError> {
+        let call = match self.resolve(item, &ready.tuner) {
+            Ok(call) => call,
+            Err(why) => return Ok(ItemOutcome::Unsupported(why)),
+        };
+        if let Some(why) = ready.make_room(call.span(), self.init.max_bytes as usize)? {
+            return Ok(ItemOutcome::Unsupported(why));
+        }
+        ready.device.reserve_events(item.iterations as usize + 1)?;
+        Run::new(ready, item, call).measure()
+    }
+}
+
+impl Engine for NcclEngine {
+    fn bootstrap(&mut self) -> Result<Vec<u8>, EngineError> {
+        let device = Device::open(&self.config)?;
+        let nccl = Nccl::load(self.config.library.as_deref())?;
+        let tuner = self.open_tuner()?;
+        let host = self.config.host_id.clone().unwrap_or_else(boot_id);
+        let gpu = (device.name.clone(), device.pci.clone());
+        let mut own = Bootstrap::new(nccl.version, nccl.path.display().to_string(), host, gpu);
+        if self.init.rank == 0 {
+            own.unique_id = Some(communicator::make_unique_id(&nccl)?);
+        }
+        let bytes = own.encode()?;
+        self.stage = Stage::Loaded(Box::new(Loaded { nccl, device, tuner }));
+        Ok(bytes)
+    }
+
+    fn connect(&mut self, peers: &[Vec<u8>], _deadline: Instant) -> Result<(), EngineError> {
+        let Stage::Loaded(loaded) = std::mem::replace(&mut self.stage, Stage::Broken) else {
+            return Err(EngineError::Order("connect comes once, after bootstrap"));
+        };
+        let Loaded { nccl, device, tuner } = *loaded;
+        let id = bootstrap::agree(peers, self.init.world)?;
+        let comm = Communicator::join(nccl, &id, self.init.rank, self.init.world)?;
+        let buffers = Buffers::new()?;
+        let ready = Ready { comm, buffers, device, tuner, called: HashSet::new() };
+        self.stage = Stage::Connected(Box::new(ready));
+        // Proves that data flows, and pays for what NCCL sets up with the first call.
+        self.with_ready(|_, ready| ready.meet([0; memory::FLAGS]).map(drop))
+    }
+
+    fn prepare(&mut self, items: &[Item], _deadline: Instant) -> Result<(), EngineError> {
+        self.with_ready(|engine, ready| {
+            let spans = items.iter().filter_map(|item| engine.resolve(item, &ready.tuner).ok()).map(|call| call.span());
+            let Some(largest) = spans.max() else { return Ok(()) };
+            // Where there is no room for the largest, the others may still run; `measure` says so for each.
+            ready.make_room(largest, engine.init.max_bytes as usize).map(drop)
+        })
+    }
+
+    fn measure(&mut self, item: &Item) -> Result<ItemOutcome, EngineError> {
+        self.with_ready(|engine, ready| engine.measure_ready(ready, item))
+    }
+}
+
+/// Names this machine where NCCL is not told a name: equal for all ranks that share its GPUs.
+fn boot_id() -> String {
+    fs::read_to_string(BOOT_ID_FILE).map(|text| text.trim().to_owned()).unwrap_or_default()
+}

@@ -1,0 +1,217 @@
+//! One item: checked, warmed up, timed.
+
+use std::time::Instant;
+
+use gdrtune_profiles::vocab::Choice;
+use gdrtune_wire::{Item, ItemOutcome, Times};
+
+use super::{Ready, Tuner, communicator::NcclCall, memory::FLAGS, tuner_link::Decision};
+use crate::engine::{
+    EngineError,
+    native::{
+        pattern::{Difference, Pattern},
+        plan::{Area, Call},
+        timing,
+    },
+};
+
+/// One item while it runs.
+pub(super) struct Run<'a> {
+    ready: &'a mut Ready,
+    item: &'a Item,
+    call: Call,
+}
+
+impl<'a> Run<'a> {
+    /// The call's buffers have room.
+    pub(super) fn new(ready: &'a mut Ready, item: &'a Item, call: Call) -> Self {
+        Self { ready, item, call }
+    }
+
+    /// Runs the item. All ranks come to the same kind of outcome.
+    pub(super) fn measure(mut self) -> Result<ItemOutcome, EngineError> {
+        let what = (self.item.point.collective, self.item.choice);
+        if let Some(outcome) = self.try_out(!self.ready.called.contains(&what))? {
+            return Ok(outcome);
+        }
+        self.ready.called.insert(what);
+        self.begin();
+        for _ in 0..self.item.warmup {
+            self.queue()?;
+        }
+        self.ready.wait()?;
+        self.ready.meet([0; FLAGS])?;
+        self.begin();
+        self.batch()
+    }
+
+    /// The untimed first call: checked if that is wanted. An outcome comes back where the item ends here.
+    fn try_out(&mut self, is_first: bool) -> Result<Option<ItemOutcome>, EngineError> {
+        let is_asked = self.item.choice.is_some();
+        if !(self.item.check || is_first) {
+            return Ok(None);
+        }
+        if self.item.check {
+            self.fill()?;
+        }
+        self.begin();
+        let seen = self.plugin_calls();
+        self.queue()?;
+        self.ready.wait()?;
+        let decision = self.decision_since(seen);
+        let difference = if self.item.check { self.difference()? } else { None };
+        let (is_bypassed, is_refused) = (decision == Decision::NotCalled, matches!(decision, Decision::NotAllowed(_)));
+        let own = [difference.is_some(), is_asked && is_bypassed, is_asked && is_refused, false].map(i32::from);
+        let [wrong, bypassed, refused, _] = self.ready.meet(own)?;
+        // A result of another choice than the one asked for says nothing about that one.
+        if bypassed != 0 {
+            return Ok(Some(ItemOutcome::Unsupported(self.why_bypassed())));
+        }
+        if refused != 0 {
+            return Ok(Some(ItemOutcome::Unsupported(self.why_refused(decision))));
+        }
+        Ok((wrong != 0).then(|| wrong_outcome(difference)))
+    }
+
+    /// Times the batch. The stream is idle, and all ranks have just met.
+    fn batch(&mut self) -> Result<ItemOutcome, EngineError> {
+        let iterations = self.item.iterations as usize;
+        let seen = self.plugin_calls();
+        let cpu_us = timing::process_cpu_us();
+        let started = Instant::now();
+        self.ready.device.record(0)?;
+        for iteration in 0..iterations {
+            self.queue()?;
+            self.ready.device.record(iteration + 1)?;
+        }
+        self.ready.wait()?;
+        let wall_us = started.elapsed().as_secs_f64() * 1e6;
+        let cpu_us = timing::process_cpu_us() - cpu_us;
+        let decision = self.decision_since(seen);
+        if self.item.choice.is_some() && decision == Decision::NotCalled {
+            return Ok(ItemOutcome::Unsupported(self.why_bypassed()));
+        }
+        let mut laps_us = Vec::with_capacity(iterations);
+        for iteration in 0..iterations {
+            laps_us.push(self.ready.device.lap_us(iteration)?);
+        }
+        laps_us.sort_by(f64::total_cmp);
+        let per_call = iterations.max(1) as f64;
+        Ok(ItemOutcome::Timed(Times {
+            mean_us: wall_us / per_call,
+            median_us: timing::median(&laps_us),
+            min_us: laps_us.first().copied().unwrap_or(0.0),
+            max_us: laps_us.last().copied().unwrap_or(0.0),
+            cpu_us: cpu_us / per_call,
+            selected: selected(decision),
+            checked: self.item.check,
+        }))
+    }
+
+    /// Queues the call once.
+    fn queue(&mut self) -> Result<(), EngineError> {
+        let (buffers, call) = (&self.ready.buffers, &self.call);
+        let call = NcclCall {
+            collective: call.collective,
+            count: call.count(),
+            data_type: self.item.data_type,
+            op: self.item.op,
+            root: call.root,
+            send: buffers.address(call.input(0)),
+            receive: buffers.address(call.output(0)),
+        };
+        self.ready.comm.queue(&call, self.ready.device.stream())
+    }
+
+    /// Makes the item's choice hold until ranks meet.
+    fn begin(&self) {
+        let Tuner::Live(link) = &self.ready.tuner else { return };
+        link.clear();
+        if let Some(choice) = self.item.choice {
+            // One that the plugin does not know is seen as not followed.
+            link.set(self.item.point.collective, choice);
+        }
+    }
+
+    fn plugin_calls(&self) -> u64 {
+        match &self.ready.tuner {
+            Tuner::Absent => 0,
+            Tuner::Live(link) | Tuner::Deployed(link) => link.calls(),
+        }
+    }
+
+    fn decision_since(&self, before: u64) -> Decision {
+        match &self.ready.tuner {
+            Tuner::Absent => Decision::NotCalled,
+            Tuner::Live(link) | Tuner::Deployed(link) => link.decision_since(before, self.item.point.collective),
+        }
+    }
+
+    fn pattern(&self) -> Pattern {
+        Pattern { call: self.call, data_type: self.item.data_type, op: self.item.op }
+    }
+
+    /// Puts known input, and poison elsewhere, into the device's buffers.
+    fn fill(&mut self) -> Result<(), EngineError> {
+        let (pattern, span) = (self.pattern(), self.call.span());
+        let Ready { buffers, device, .. } = &mut *self.ready;
+        for host in [&mut buffers.host_input, &mut buffers.host_output] {
+            if host.len() < span {
+                host.resize(span, 0);
+            }
+        }
+        pattern.fill(&mut buffers.host_input, &mut buffers.host_output);
+        for (area, host) in [(Area::Input, &buffers.host_input), (Area::Output, &buffers.host_output)] {
+            if let Some(memory) = buffers.area(area) {
+                device.copy_in(memory, &host[..span])?;
+            }
+        }
+        self.ready.wait()
+    }
+
+    /// Compares the result on the host.
+    fn difference(&mut self) -> Result<Option<Difference>, EngineError> {
+        let (pattern, span) = (self.pattern(), self.call.span());
+        let mut host_input = std::mem::take(&mut self.ready.buffers.host_input);
+        let mut host_output = std::mem::take(&mut self.ready.buffers.host_output);
+        let result = self.call.output(0).area;
+        let host = if result == Area::Input { &mut host_input } else { &mut host_output };
+        if let Some(memory) = self.ready.buffers.area(result) {
+            self.ready.device.copy_out(&mut host[..span], memory)?;
+        }
+        self.ready.wait()?;
+        let difference = pattern.check(&host_input, &host_output);
+        (self.ready.buffers.host_input, self.ready.buffers.host_output) = (host_input, host_output);
+        Ok(difference)
+    }
+
+    fn why_bypassed(&self) -> String {
+        let (collective, version) = (self.item.point.collective, self.ready.comm.version());
+        format!("the tuner plugin was not called: NCCL {version} chose for {collective} without it")
+    }
+
+    fn why_refused(&self, decision: Decision) -> String {
+        let asked = self.item.choice.map(|choice| choice.to_string()).unwrap_or_default();
+        let ran = match decision {
+            Decision::NotAllowed(Some(own)) => format!(", and takes {own}"),
+            _ => String::new(),
+        };
+        format!("NCCL {} does not allow {asked} for {} here{ran}", self.ready.comm.version(), self.item.point)
+    }
+}
+
+fn wrong_outcome(difference: Option<Difference>) -> ItemOutcome {
+    match difference {
+        Some(found) => ItemOutcome::Wrong { elements: found.elements, first: found.first },
+        None => ItemOutcome::Wrong { elements: 0, first: "right on this rank, wrong on another one".to_owned() },
+    }
+}
+
+/// What ran, where the plugin can tell.
+fn selected(decision: Decision) -> Option<Choice> {
+    match decision {
+        Decision::NotCalled => None,
+        Decision::Own(choice) | Decision::NotAllowed(choice) => choice,
+        Decision::Applied(choice) => Some(choice),
+    }
+}

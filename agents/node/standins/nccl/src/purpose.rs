@@ -1,0 +1,104 @@
+//! What tests want to happen, from the environment.
+
+use std::{
+    io::Write as _,
+    time::{Duration, Instant},
+};
+
+pub(crate) const COLLECTIVES: [&str; 5] = ["broadcast", "reduce", "allgather", "reducescatter", "allreduce"];
+pub(crate) const ALGORITHMS: [&str; 7] =
+    ["tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat"];
+pub(crate) const PROTOCOLS: [&str; 3] = ["ll", "ll128", "simple"];
+
+/// 2.28.9.
+const DEFAULT_VERSION: i32 = 22_809;
+
+/// What a call runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Selection {
+    pub(crate) collective: usize,
+    pub(crate) algorithm: usize,
+    pub(crate) protocol: usize,
+    pub(crate) channels: i32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Hang,
+    Crash,
+    Wrong,
+    Error,
+}
+
+impl Selection {
+    fn names(self) -> [&'static str; 3] {
+        [COLLECTIVES[self.collective], ALGORITHMS[self.algorithm], PROTOCOLS[self.protocol]]
+    }
+
+    fn matches(self, pattern: &[&str]) -> bool {
+        let names = self.names();
+        pattern.len() == names.len()
+            && pattern.iter().zip(names).all(|(wanted, name)| *wanted == "*" || *wanted == name)
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+pub(crate) fn version() -> i32 {
+    variable("STANDIN_NCCL_VERSION").and_then(|value| value.parse().ok()).unwrap_or(DEFAULT_VERSION)
+}
+
+pub(crate) fn init_error() -> Option<String> {
+    variable("STANDIN_NCCL_INIT_ERROR")
+}
+
+pub(crate) fn is_bypassed() -> bool {
+    variable("STANDIN_NCCL_BYPASS").is_some_and(|value| value == "1")
+}
+
+/// The fault that this call is to have on this rank.
+pub(crate) fn fault(selection: Selection, rank: usize) -> Option<Fault> {
+    let text = variable("STANDIN_NCCL_FAULT")?;
+    let fields: Vec<&str> = text.split(':').collect();
+    let (kind, pattern) = fields.split_first()?;
+    let (pattern, wanted) = match pattern.get(3) {
+        Some(rank) => (&pattern[..3], rank.parse().ok()?),
+        None => (pattern, 0),
+    };
+    if wanted != rank || !selection.matches(pattern) {
+        return None;
+    }
+    match *kind {
+        "hang" => Some(Fault::Hang),
+        "crash" => Some(Fault::Crash),
+        "wrong" => Some(Fault::Wrong),
+        "error" => Some(Fault::Error),
+        _ => None,
+    }
+}
+
+/// Lets the time pass that the call is to take, since `started`.
+pub(crate) fn pay(selection: Selection, started: Instant) {
+    let Some(costs) = variable("STANDIN_NCCL_COSTS") else { return };
+    let cost_us = costs.split(',').find_map(|entry| {
+        let (pattern, us) = entry.split_once('=')?;
+        let pattern: Vec<&str> = pattern.split(':').collect();
+        if selection.matches(&pattern) { us.parse().ok() } else { None }
+    });
+    let until = started + Duration::from_micros(cost_us.unwrap_or(0));
+    while Instant::now() < until {
+        std::thread::yield_now();
+    }
+}
+
+/// Writes what ran to the log of rank 0.
+pub(crate) fn log(selection: Selection, bytes: usize, rank: usize) {
+    let Some(path) = variable("STANDIN_NCCL_LOG").filter(|_| rank == 0) else { return };
+    let [collective, algorithm, protocol] = selection.names();
+    let line = format!("{collective} {bytes} {algorithm} {protocol} {}\n", selection.channels);
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    // A log that cannot be written fails the test that reads it.
+    file.and_then(|mut file| file.write_all(line.as_bytes())).ok();
+}
