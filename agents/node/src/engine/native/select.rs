@@ -82,7 +82,7 @@ fn own_choice(at: Circumstances) -> Selected {
         Collective::AllReduce | Collective::Reduce | Collective::Broadcast if at.bytes <= 64 << 10 => {
             (Algorithm::Tree, Protocol::Ll)
         }
-        _ if at.bytes / at.world.max(1) as usize <= 256 << 10 => (Algorithm::Ring, Protocol::Ll),
+        _ if at.bytes / at.world.max(1) as usize <= 1 << 20 => (Algorithm::Ring, Protocol::Ll),
         _ => (Algorithm::Ring, Protocol::Simple),
     };
     Selected { algorithm, protocol, channels: 1 }
