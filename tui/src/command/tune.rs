@@ -59,7 +59,10 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<Exit, Failure> {
 
 pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
     if args.measure.engine != Engine::Native {
-        let text = format!("tune searches with the native engine only so far; `bench --engine {}` measures one setting", args.measure.engine);
+        let text = format!(
+            "tune searches with the native engine only so far; `bench --engine {}` measures one setting",
+            args.measure.engine
+        );
         return Err(Failure::usage_text(text));
     }
     let place = hosts::resolve(&args.hosts)?;
