@@ -134,12 +134,6 @@ pub(crate) struct MeasureArgs {
     /// Element type
     #[arg(long, value_name = "TYPE", default_value = "float32", value_parser = parse_named::<DataType>)]
     pub(crate) data_type: DataType,
-    /// NCCL's library on the hosts (default: searched for as a job's loader would)
-    #[arg(long, value_name = "PATH")]
-    pub(crate) nccl: Option<PathBuf>,
-    /// Let every rank pose as a node of its own, so that several can share one GPU; results are labelled emulated
-    #[arg(long)]
-    pub(crate) emulate_nodes: bool,
     /// Shortest deadline of one measurement; one that overruns is killed and counts as hung
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_duration_s)]
     pub(crate) trial_timeout: f64,
@@ -210,6 +204,12 @@ pub(crate) struct BenchArgs {
     /// What is measured.
     #[command(flatten)]
     pub(crate) measure: MeasureArgs,
+    /// NCCL's library on the hosts (default: searched for as a job's loader would)
+    #[arg(long, value_name = "PATH")]
+    pub(crate) nccl: Option<PathBuf>,
+    /// Let every rank pose as a node of its own, so that several can share one GPU; results are labelled emulated
+    #[arg(long)]
+    pub(crate) emulate_nodes: bool,
     /// What to run, such as ring/simple/2 (default: the engine's own choice)
     #[arg(long, value_name = "ALGORITHM/PROTOCOL[/CHANNELS]", value_parser = parse_choice)]
     pub(crate) choice: Option<gdrtune_profiles::vocab::Choice>,

@@ -48,7 +48,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let cluster = ClusterConfig {
         engine: args.measure.engine,
         hosts: place.hosts.iter().map(|h| h.name.clone()).collect(),
-        emulate_nodes: args.measure.emulate_nodes,
+        emulate_nodes: args.emulate_nodes,
         slots: place.slots.clone(),
         data_type: args.measure.data_type,
         max_bytes,
@@ -58,7 +58,6 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
             min_lease_ms: (args.measure.trial_timeout * 1e3) as u64,
         },
         key: run::new_key(),
-        base_env: Environment::new(),
     };
     let link = FleetLink::new(&connected.fleet, &connected.events);
     let mut bench = ClusterBench::new(Box::new(link), cluster, Box::new(|_| {}));
@@ -76,7 +75,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
 
 /// Where the workers find NCCL, if the user says so. It must reach every arm alike, so it goes to the agents.
 fn nccl_path(args: &BenchArgs) -> Result<Vec<(String, String)>, Failure> {
-    let Some(path) = &args.measure.nccl else { return Ok(Vec::new()) };
+    let Some(path) = &args.nccl else { return Ok(Vec::new()) };
     let text = path.to_str().ok_or_else(|| Failure::usage_text("--nccl: the path is no UTF-8 text"))?;
     Ok(vec![(NCCL_PATH_VARIABLE.to_owned(), text.to_owned())])
 }
@@ -146,7 +145,7 @@ fn print(args: &BenchArgs, ranks: u32, rows: &[Row]) -> io::Result<()> {
             "schema_version": 1,
             "engine": args.measure.engine,
             "ranks": ranks,
-            "emulated": args.measure.emulate_nodes,
+            "emulated": args.emulate_nodes,
             "data_type": args.measure.data_type,
             "repeats": args.repeats,
             "requested": args.choice,
@@ -154,7 +153,7 @@ fn print(args: &BenchArgs, ranks: u32, rows: &[Row]) -> io::Result<()> {
         });
         return writeln!(out, "{document:#}");
     }
-    let emulated = if args.measure.emulate_nodes { " EMULATED nodes," } else { "" };
+    let emulated = if args.emulate_nodes { " EMULATED nodes," } else { "" };
     writeln!(
         out,
         "# engine {},{emulated} {ranks} ranks, {}, median of {} samples",

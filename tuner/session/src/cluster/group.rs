@@ -100,11 +100,7 @@ impl Group {
     ) -> Vec<(usize, StartGroup)> {
         self.started = true;
         let settings = match (&self.setup, bundle) {
-            (Setup::Live(environment), _) => {
-                let mut overlay = config.base_env.clone();
-                overlay.0.extend(environment.0.clone());
-                Settings::Live(overlay)
-            }
+            (Setup::Live(environment), _) => Settings::Live(environment.clone()),
             (Setup::Deployed(_), Some(bundle)) => Settings::Deployed { bundle },
             (Setup::Site | Setup::Deployed(_), _) => Settings::Site,
         };

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gdrtune_profiles::vocab::{Choice, DataType, Engine, Environment, Point, ReduceOp};
+use gdrtune_profiles::vocab::{Choice, DataType, Engine, Point, ReduceOp};
 use gdrtune_tuner::bench::{Bench, BenchError, BenchInfo, Cancel, Item, Outcome, Sample, Script, Setup};
 use gdrtune_wire::{FromAgent, FromWorker, SessionKey, ToAgent, ToWorker};
 
@@ -55,8 +55,6 @@ pub struct ClusterConfig {
     pub pace: PaceConfig,
     /// The run's key for data sockets.
     pub key: SessionKey,
-    /// What `--baseline stock` and the cluster file set for every arm; overlaid by each setup.
-    pub base_env: Environment,
 }
 
 impl ClusterConfig {

@@ -178,7 +178,6 @@ fn lab(fault: Fault) -> Lab {
         max_bytes: 4096,
         pace: PaceConfig { sample_us: 1_000.0, max_iterations: 10, min_lease_ms: 10 },
         key: SessionKey([7; 32]),
-        base_env: Environment::new(),
     };
     let hear = heard.clone();
     let hear = Box::new(move |note| hear.borrow_mut().push(note));

@@ -11,7 +11,7 @@ mod write;
 use std::{cell::RefCell, path::PathBuf};
 
 use gdrtune_fleet::{FleetConfig, LauncherKind, hosts::Host};
-use gdrtune_profiles::vocab::{DataType, Engine, Environment, Point};
+use gdrtune_profiles::vocab::{DataType, Engine, Point};
 use gdrtune_tuner::{
     bench::{Bench, BenchError},
     objective::{Objective, WeightedPoint},
@@ -263,7 +263,6 @@ fn cluster_config(config: &RunConfig, max_bytes: u64) -> ClusterConfig {
         max_bytes,
         pace: PaceConfig { min_lease_ms: config.min_lease_ms, ..PaceConfig::default() },
         key: new_key(),
-        base_env: Environment::new(),
     }
 }
 
