@@ -95,7 +95,7 @@ impl Lab {
         let mut workers = self.connecting(world);
         for worker in &mut workers {
             let message = worker.receive();
-            assert!(matches!(message, Some(FromWorker::Connected { setup_us: 1.. })), "{message:?}");
+            assert!(matches!(message, Some(FromWorker::Connected { setup_us: 1.., .. })), "{message:?}");
         }
         workers
     }

@@ -67,7 +67,7 @@ fn group(ranks: &[Rank<'_>]) -> Vec<Worker> {
         worker.send(&ToWorker::Connect { peers: peers.clone() });
     }
     for worker in &mut workers {
-        assert!(matches!(worker.receive(), Some(FromWorker::Connected { setup_us: 1.. })));
+        assert!(matches!(worker.receive(), Some(FromWorker::Connected { setup_us: 1.., .. })));
     }
     workers
 }

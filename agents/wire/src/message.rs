@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gdrtune_profiles::vocab::{Choice, DataType, Engine, Environment, Point, ReduceOp};
+use gdrtune_profiles::vocab::{Algorithm, Choice, DataType, Engine, Environment, Point, Protocol, ReduceOp};
 use serde::{Deserialize, Serialize};
 
 /// Changes whenever a message changes its meaning without changing its shape.
@@ -255,6 +255,8 @@ pub enum FromWorker {
     Connected {
         /// Time from start to here, in microseconds.
         setup_us: u64,
+        /// What the rank runs with.
+        engine: Box<EngineReport>,
     },
     /// Result of one item of a script on this rank.
     Item {
@@ -274,6 +276,47 @@ pub enum FromWorker {
     Failed(String),
     /// A line that the worker or a library in it printed.
     Output(String),
+}
+
+/// What a rank's engine runs with, as far as it can tell. Nothing for an engine that is all our own.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineReport {
+    /// Version of the library, such as `2.28.9`.
+    pub version: Option<String>,
+    /// Path of the library.
+    pub library: Option<String>,
+    /// Name of the GPU, such as `NVIDIA H200`.
+    pub device: Option<String>,
+    /// Most channels that a collective of this communicator can have.
+    pub channels: Option<u16>,
+    /// Connections to other nodes.
+    pub network: Option<NetworkUse>,
+}
+
+/// Connections of one rank over the network, by what the library says of each.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkUse {
+    /// Transports and devices, such as `NET/IB/0` or `NET/Socket/0`, each once.
+    pub paths: Vec<String>,
+    /// Connections that send.
+    pub sends: u32,
+    /// Those of them where the NIC reads GPU memory itself (`GDRDMA`).
+    pub gdr_sends: u32,
+    /// Connections that receive.
+    pub receives: u32,
+    /// Those of them where the NIC writes GPU memory itself.
+    pub gdr_receives: u32,
+}
+
+/// What the library predicts for one algorithm and protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// Time in microseconds.
+    pub time_us: f32,
 }
 
 /// What came of one item on one rank.
@@ -309,6 +352,9 @@ pub struct Times {
     pub selected: Option<Choice>,
     /// Whether the result of this item was checked.
     pub checked: bool,
+    /// The library's own predictions for the combinations that it allows at this point; only where the result was
+    /// checked and the library told.
+    pub predictions: Vec<Prediction>,
 }
 
 /// What a node has, as far as its agent could read it.

@@ -125,12 +125,13 @@ fn golden_bytes() {
             cpu_us: 0.0,
             selected: None,
             checked: true,
+            predictions: vec![],
         }),
     };
-    let mut timed_bytes = vec![46, 0, 0, 0, 2, 1, 2, 0];
+    let mut timed_bytes = vec![47, 0, 0, 0, 2, 1, 2, 0];
     timed_bytes.extend(1.5_f64.to_le_bytes());
     timed_bytes.extend([0; 32]);
-    timed_bytes.extend([0, 1]);
+    timed_bytes.extend([0, 1, 0]);
     for (frame, expected) in [
         (encode(&ToAgent::Hello(hello())), [&[12, 0, 0, 0, 0, 1, 2][..], b"ab\x02n1\x01b", &[0xac, 2]].concat()),
         (encode(&FromAgent::Hello(hello())), [&[12, 0, 0, 0, 0, 1, 2][..], b"ab\x02n1\x01b", &[0xac, 2]].concat()),
@@ -155,6 +156,7 @@ fn nan_times_survive() {
         cpu_us: 0.0,
         selected: None,
         checked: false,
+        predictions: vec![],
     };
     let received = through_pieces(std::slice::from_ref(&message), &[3]);
     assert_eq!(format!("{received:?}"), format!("[{message:?}]"));

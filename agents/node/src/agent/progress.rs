@@ -219,7 +219,7 @@ mod tests {
         let mut clock = Clock(start, Progress::new(start, Duration::from_secs(1)));
         clock.heard(100, &FromWorker::Bootstrap(vec![]));
         clock.1.note_sent(clock.at(100), &ToWorker::Connect { peers: vec![] }, None);
-        clock.heard(200, &FromWorker::Connected { setup_us: 1 });
+        clock.heard(200, &FromWorker::Connected { setup_us: 1, engine: Box::default() });
         clock
     }
 
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!((clock.due(), clock.1.during().as_str()), (Some(1000), "waiting for the other ranks' bootstrap"));
         clock.1.note_sent(clock.at(700), &ToWorker::Connect { peers: vec![] }, None);
         assert_eq!((clock.due(), clock.1.during().as_str()), (Some(1000), "connecting to the other ranks"));
-        clock.heard(900, &FromWorker::Connected { setup_us: 1 });
+        clock.heard(900, &FromWorker::Connected { setup_us: 1, engine: Box::default() });
         assert_eq!((clock.due(), clock.1.during().as_str()), (None, "idle"));
     }
 
@@ -273,7 +273,7 @@ mod tests {
         let mut clock = Clock(start, Progress::new(start, Duration::from_secs(1)));
         clock.run(0, &script(1, &[10]));
         assert_eq!(clock.due(), Some(1000));
-        clock.heard(500, &FromWorker::Connected { setup_us: 1 });
+        clock.heard(500, &FromWorker::Connected { setup_us: 1, engine: Box::default() });
         assert_eq!(clock.due(), Some(510));
     }
 
@@ -293,7 +293,7 @@ mod tests {
     fn absurd_leases_do_not_overflow() {
         let start = Instant::now();
         let mut clock = Clock(start, Progress::new(start, Duration::MAX));
-        clock.heard(0, &FromWorker::Connected { setup_us: 1 });
+        clock.heard(0, &FromWorker::Connected { setup_us: 1, engine: Box::default() });
         clock.run(0, &script(1, &[u64::MAX]));
         assert_eq!(clock.due(), Some(LONGEST_LEASE.as_millis() as u64));
     }

@@ -10,7 +10,7 @@ pub mod nccl;
 use std::time::Instant;
 
 use gdrtune_profiles::vocab::{Choice, Point};
-use gdrtune_wire::{Item, ItemOutcome};
+use gdrtune_wire::{EngineReport, Item, ItemOutcome};
 
 /// One rank's collectives.
 pub trait Engine {
@@ -25,6 +25,11 @@ pub trait Engine {
     /// # Errors
     /// [`EngineError`] where a peer's description cannot be used or a peer cannot be reached by `deadline`.
     fn connect(&mut self, peers: &[Vec<u8>], deadline: Instant) -> Result<(), EngineError>;
+
+    /// What a connected rank runs with, as far as the engine can tell.
+    fn report(&self) -> EngineReport {
+        EngineReport::default()
+    }
 
     /// Makes everything that the items of a script need, so that no timed call pays for it. Every rank calls it with
     /// the same items.

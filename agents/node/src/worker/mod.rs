@@ -76,7 +76,8 @@ fn serve(
         _ => return Err(unexpected("connect")),
     };
     engine.connect(&peers, deadline).map_err(during("connect"))?;
-    outlet.send(&FromWorker::Connected { setup_us: started.elapsed().as_micros() as u64 })?;
+    let setup_us = started.elapsed().as_micros() as u64;
+    outlet.send(&FromWorker::Connected { setup_us, engine: Box::new(engine.report()) })?;
     loop {
         match next(inlet) {
             Some(ToWorker::Run(script)) => run_script(engine.as_mut(), &script, outlet, &during)?,

@@ -111,7 +111,7 @@ impl Worker {
         while let Some(message) = self.next() {
             match message {
                 ToWorker::Connect { .. } if self.wants(Plan::HANG_IN_CONNECT) => return hang_after("connecting"),
-                ToWorker::Connect { .. } => say(&FromWorker::Connected { setup_us: 1 }),
+                ToWorker::Connect { .. } => say(&FromWorker::Connected { setup_us: 1, engine: Box::default() }),
                 ToWorker::Run(script) => {
                     if let Some(code) = self.run_script(&script) {
                         return code;

@@ -104,8 +104,8 @@ fn number() -> impl Strategy<Value = f64> {
 
 fn times() -> impl Strategy<Value = Times> {
     let numbers = (number(), number(), number(), number(), number());
-    (numbers, option::of(choice()), any::<bool>()).prop_map(
-        |((mean_us, median_us, min_us, max_us, cpu_us), selected, checked)| Times {
+    (numbers, option::of(choice()), any::<bool>(), vec(prediction(), 0..4)).prop_map(
+        |((mean_us, median_us, min_us, max_us, cpu_us), selected, checked, predictions)| Times {
             mean_us,
             median_us,
             min_us,
@@ -113,7 +113,27 @@ fn times() -> impl Strategy<Value = Times> {
             cpu_us,
             selected,
             checked,
+            predictions,
         },
+    )
+}
+
+fn prediction() -> impl Strategy<Value = Prediction> {
+    (choice(), any::<u16>()).prop_map(|(choice, time_us)| Prediction {
+        algorithm: choice.algorithm,
+        protocol: choice.protocol,
+        time_us: time_us.into(),
+    })
+}
+
+fn engine_report() -> impl Strategy<Value = EngineReport> {
+    let texts = (option::of(text()), option::of(text()), option::of(text()));
+    let counts = (any::<u32>(), any::<u32>(), any::<u32>(), any::<u32>());
+    let network = (vec(text(), 0..3), counts).prop_map(|(paths, (sends, gdr_sends, receives, gdr_receives))| {
+        NetworkUse { paths, sends, gdr_sends, receives, gdr_receives }
+    });
+    (texts, option::of(any::<u16>()), option::of(network)).prop_map(
+        |((version, library, device), channels, network)| EngineReport { version, library, device, channels, network },
     )
 }
 
@@ -180,7 +200,8 @@ pub(crate) fn to_worker() -> impl Strategy<Value = ToWorker> {
 pub(crate) fn from_worker() -> impl Strategy<Value = FromWorker> {
     prop_oneof![
         bytes().prop_map(FromWorker::Bootstrap),
-        any::<u64>().prop_map(|setup_us| FromWorker::Connected { setup_us }),
+        (any::<u64>(), engine_report())
+            .prop_map(|(setup_us, engine)| FromWorker::Connected { setup_us, engine: Box::new(engine) }),
         (any::<u64>(), any::<u32>(), outcome()).prop_map(|(script, item, outcome)| FromWorker::Item {
             script,
             item,

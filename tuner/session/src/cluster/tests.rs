@@ -97,6 +97,7 @@ impl FakeNodes {
                         cpu_us: 10.0,
                         selected,
                         checked: item.check,
+                        predictions: vec![],
                     })
                 };
                 self.worker(node, start.group, rank, FromWorker::Item { script: script.id, item: index, outcome });
@@ -134,7 +135,12 @@ impl Link for FakeLink {
                     ToWorker::Connect { peers } => {
                         assert_eq!(peers, [[0], [1], [2], [3]], "in rank order");
                         for rank in start.1.ranks {
-                            nodes.worker(node, group, rank, FromWorker::Connected { setup_us: 1 });
+                            nodes.worker(
+                                node,
+                                group,
+                                rank,
+                                FromWorker::Connected { setup_us: 1, engine: Box::default() },
+                            );
                         }
                     }
                     ToWorker::Run(script) => nodes.run(node, &start.1, &script),

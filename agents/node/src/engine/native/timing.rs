@@ -45,6 +45,7 @@ impl Watch {
             cpu_us: cpu_us / iterations,
             selected,
             checked,
+            predictions: Vec::new(),
         }
     }
 }

@@ -85,6 +85,11 @@ impl Communicator {
         self.nccl.version
     }
 
+    /// Path of the library.
+    pub(super) fn library(&self) -> String {
+        self.nccl.path.display().to_string()
+    }
+
     /// Queues a call on the stream. Its memory must stay until the stream is through.
     pub(super) fn queue(&mut self, call: &NcclCall, stream: Stream) -> Result<(), EngineError> {
         let result = self.dispatch(call, stream);

@@ -17,7 +17,7 @@ mod tuner_link;
 use std::{collections::HashSet, fs, time::Instant};
 
 use gdrtune_profiles::vocab::{Algorithm, Choice, Collective};
-use gdrtune_wire::{Item, ItemOutcome, WorkerInit};
+use gdrtune_wire::{EngineReport, Item, ItemOutcome, WorkerInit};
 
 pub use self::config::{
     GPU_VARIABLE, HOST_ID_VARIABLE, LIBRARY_VARIABLE, LOCAL_RANK_VARIABLE, NCCL_PLUGIN_VARIABLE, NcclConfig,
@@ -194,6 +194,17 @@ impl Engine for NcclEngine {
         self.stage = Stage::Connected(Box::new(ready));
         // Proves that data flows, and pays for what NCCL sets up with the first call.
         self.with_ready(|_, ready| ready.meet([0; memory::FLAGS]).map(drop))
+    }
+
+    fn report(&self) -> EngineReport {
+        let Stage::Connected(ready) = &self.stage else { return EngineReport::default() };
+        EngineReport {
+            version: Some(ready.comm.version().to_string()),
+            library: Some(ready.comm.library()),
+            device: Some(ready.device.name.clone()),
+            channels: None,
+            network: None,
+        }
     }
 
     fn prepare(&mut self, items: &[Item], _deadline: Instant) -> Result<(), EngineError> {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use gdrtune_profiles::vocab::Choice;
-use gdrtune_wire::{Item, ItemOutcome, Times};
+use gdrtune_wire::{Item, ItemOutcome, Prediction, Times};
 
 use super::{Ready, Tuner, communicator::NcclCall, memory::FLAGS, tuner_link::Decision};
 use crate::engine::{
@@ -105,6 +105,7 @@ impl<'a> Run<'a> {
             cpu_us: cpu_us / per_call,
             selected: selected(decision),
             checked: self.item.check,
+            predictions: self.predictions(),
         }))
     }
 
@@ -144,6 +145,16 @@ impl<'a> Run<'a> {
         match &self.ready.tuner {
             Tuner::Absent => Decision::NotCalled,
             Tuner::Live(link) | Tuner::Deployed(link) => link.decision_since(before, self.item.point.collective),
+        }
+    }
+
+    /// NCCL's own predictions for the call that was made last; once per checked item, as they do not change.
+    fn predictions(&self) -> Vec<Prediction> {
+        match &self.ready.tuner {
+            Tuner::Live(link) | Tuner::Deployed(link) if self.item.check => {
+                link.predictions(self.item.point.collective)
+            }
+            _ => Vec::new(),
         }
     }
 

@@ -10,6 +10,7 @@ use std::{
 };
 
 use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, Protocol};
+use gdrtune_wire::Prediction;
 use libloading::Library;
 
 use super::api::cause;
@@ -133,6 +134,12 @@ impl TunerLink {
         }
     }
 
+    /// NCCL's cost table at the last call, if that was for this collective: what it allows, in its own order.
+    pub(super) fn predictions(&self, collective: Collective) -> Vec<Prediction> {
+        let last = self.read().filter(|last| Some(last.collective) == function_code(collective));
+        last.map(|last| allowed_cells(&last).collect()).unwrap_or_default()
+    }
+
     /// The last call; `None` before the first, or where the plugin is of another build.
     fn read(&self) -> Option<RawDecision> {
         let mut slot = MaybeUninit::<Slot>::uninit();
@@ -172,13 +179,17 @@ fn choice(algorithm: i32, protocol: i32, channels: i32) -> Option<Choice> {
 /// What NCCL takes by itself: the smallest allowed prediction, the first of equals (NCCL `src/enqueue.cc`). Its channel
 /// count is not known here.
 fn own_choice(last: &RawDecision) -> Option<Choice> {
-    let cells = last.costs_us.iter().enumerate().flat_map(|(algorithm, row)| {
-        row.iter().enumerate().map(move |(protocol, &cost_us)| (cost_us, algorithm, protocol))
-    });
-    let best =
-        cells.filter(|(cost_us, ..)| *cost_us >= 0.0).reduce(|best, next| if next.0 < best.0 { next } else { best });
-    let (_, algorithm, protocol) = best?;
-    choice(algorithm as i32, protocol as i32, 0)
+    let best = allowed_cells(last).reduce(|best, next| if next.time_us < best.time_us { next } else { best })?;
+    Some(Choice { algorithm: best.algorithm, protocol: best.protocol, channels: 0 })
+}
+
+/// The cells of the cost table that NCCL allows, row by row.
+fn allowed_cells(last: &RawDecision) -> impl Iterator<Item = Prediction> {
+    let rows = Algorithm::ALL.iter().zip(&last.costs_us);
+    let cells = rows.flat_map(|(&algorithm, row)| Protocol::ALL.iter().zip(row).map(move |cell| (algorithm, cell)));
+    cells
+        .map(|(algorithm, (&protocol, &time_us))| Prediction { algorithm, protocol, time_us })
+        .filter(|prediction| prediction.time_us >= 0.0)
 }
 
 /// `ncclFunc_t`, of the functions that a plugin is asked about.
