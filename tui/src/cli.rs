@@ -139,6 +139,17 @@ pub(crate) struct MeasureArgs {
     pub(crate) trial_timeout: f64,
 }
 
+/// How NCCL is used, where that is the engine.
+#[derive(Debug, Args)]
+pub(crate) struct NcclArgs {
+    /// NCCL's library on the hosts (default: searched for as a job's loader would)
+    #[arg(long, value_name = "PATH")]
+    pub(crate) nccl: Option<PathBuf>,
+    /// Let every rank pose as a node of its own, so that several can share one GPU; results are labelled emulated
+    #[arg(long)]
+    pub(crate) emulate_nodes: bool,
+}
+
 /// `gdrtune tune`.
 #[derive(Debug, Args)]
 pub(crate) struct TuneArgs {
@@ -148,6 +159,9 @@ pub(crate) struct TuneArgs {
     /// What is measured.
     #[command(flatten)]
     pub(crate) measure: MeasureArgs,
+    /// How NCCL is used.
+    #[command(flatten)]
+    pub(crate) nccl: NcclArgs,
     /// Time for the whole run, such as 90s, 5m or 1h; a verification that has begun is finished, even if that takes longer
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration_s)]
     pub(crate) budget: f64,
@@ -204,12 +218,9 @@ pub(crate) struct BenchArgs {
     /// What is measured.
     #[command(flatten)]
     pub(crate) measure: MeasureArgs,
-    /// NCCL's library on the hosts (default: searched for as a job's loader would)
-    #[arg(long, value_name = "PATH")]
-    pub(crate) nccl: Option<PathBuf>,
-    /// Let every rank pose as a node of its own, so that several can share one GPU; results are labelled emulated
-    #[arg(long)]
-    pub(crate) emulate_nodes: bool,
+    /// How NCCL is used.
+    #[command(flatten)]
+    pub(crate) nccl: NcclArgs,
     /// What to run, such as ring/simple/2 (default: the engine's own choice)
     #[arg(long, value_name = "ALGORITHM/PROTOCOL[/CHANNELS]", value_parser = parse_choice)]
     pub(crate) choice: Option<gdrtune_profiles::vocab::Choice>,

@@ -157,7 +157,11 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 self.line(t, &format!("{} trials, {} failed", self.trials, self.failed))?;
                 self.line(t, summary)
             }
-            Event::WorkersStarted { .. } | Event::Dropped { .. } | Event::Best { .. } | Event::Log { .. } => Ok(()),
+            Event::WorkersStarted { .. }
+            | Event::Predicted { .. }
+            | Event::Dropped { .. }
+            | Event::Best { .. }
+            | Event::Log { .. } => Ok(()),
         }
     }
 }

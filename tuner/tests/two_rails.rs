@@ -104,6 +104,8 @@ fn space() -> Space {
         collectives: vec![Collective::AllReduce],
         max_channels: 8,
         pins: [].into(),
+        forced: std::collections::BTreeSet::new(),
+        nccl: gdrtune_tuner::space::NcclFacts::default(),
         excludes: [].into(),
     })
     .expect("a space")

@@ -18,13 +18,11 @@ use crate::{
     hosts,
 };
 
-/// What tells workers where NCCL is (`gdrtune_node::engine::nccl`).
-const NCCL_PATH_VARIABLE: &str = "GDRTUNE_NCCL_LIB";
-
 /// Time that one sample takes, in microseconds: longer than in a search, since there is only one setting.
 const SAMPLE_US: f64 = 30_000.0;
 
 pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
+    let library = super::nccl_library(&args.measure, &args.nccl)?;
     let place = hosts::resolve(&args.hosts)?;
     let points = super::points(&args.measure)?;
     let environment = run::parse_settings(&args.environment).map_err(Failure::usage)?;
@@ -34,7 +32,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let runtime = super::runtime()?;
     let config = FleetConfig {
         fanout: usize::from(args.hosts.fanout),
-        agent_env: nccl_path(args)?,
+        agent_env: connect::nccl_environment(library.as_deref()),
         ..FleetConfig::new(BUILD_ID.to_owned(), std::env::current_exe()?, launcher(&args.hosts, &place))
     };
     let connected = connect::connect(runtime.handle(), config, &place.hosts, None, &|| false)
@@ -48,7 +46,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let cluster = ClusterConfig {
         engine: args.measure.engine,
         hosts: place.hosts.iter().map(|h| h.name.clone()).collect(),
-        emulate_nodes: args.emulate_nodes,
+        emulate_nodes: args.nccl.emulate_nodes,
         slots: place.slots.clone(),
         data_type: args.measure.data_type,
         max_bytes,
@@ -71,13 +69,6 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let failed = rows.iter().any(|row| row.timing.is_err());
     print(args, ranks, &rows)?;
     Ok(if failed { Exit::TrialsFailed } else { Exit::Done })
-}
-
-/// Where the workers find NCCL, if the user says so. It must reach every arm alike, so it goes to the agents.
-fn nccl_path(args: &BenchArgs) -> Result<Vec<(String, String)>, Failure> {
-    let Some(path) = &args.nccl else { return Ok(Vec::new()) };
-    let text = path.to_str().ok_or_else(|| Failure::usage_text("--nccl: the path is no UTF-8 text"))?;
-    Ok(vec![(NCCL_PATH_VARIABLE.to_owned(), text.to_owned())])
 }
 
 /// One size.
@@ -145,7 +136,7 @@ fn print(args: &BenchArgs, ranks: u32, rows: &[Row]) -> io::Result<()> {
             "schema_version": 1,
             "engine": args.measure.engine,
             "ranks": ranks,
-            "emulated": args.emulate_nodes,
+            "emulated": args.nccl.emulate_nodes,
             "data_type": args.measure.data_type,
             "repeats": args.repeats,
             "requested": args.choice,
@@ -153,7 +144,7 @@ fn print(args: &BenchArgs, ranks: u32, rows: &[Row]) -> io::Result<()> {
         });
         return writeln!(out, "{document:#}");
     }
-    let emulated = if args.emulate_nodes { " EMULATED nodes," } else { "" };
+    let emulated = if args.nccl.emulate_nodes { " EMULATED nodes," } else { "" };
     writeln!(
         out,
         "# engine {},{emulated} {ranks} ranks, {}, median of {} samples",

@@ -6,10 +6,15 @@ pub(crate) mod node;
 pub(crate) mod runs;
 pub(crate) mod tune;
 
-use gdrtune_profiles::{size::parse_sizes, vocab::Point};
+use std::path::PathBuf;
+
+use gdrtune_profiles::{
+    size::parse_sizes,
+    vocab::{Engine, Point},
+};
 
 use crate::{
-    cli::{LookArgs, MeasureArgs},
+    cli::{LookArgs, MeasureArgs, NcclArgs},
     exit::Failure,
     ui::{Charset, Mouse, Source, UiOptions},
 };
@@ -28,6 +33,21 @@ fn points(measure: &MeasureArgs) -> Result<Vec<Point>, Failure> {
     }
     let at_sizes = |&collective| sizes.iter().map(move |&bytes| Point { collective, bytes });
     Ok(measure.collectives.iter().flat_map(at_sizes).collect())
+}
+
+/// Where the workers find NCCL, if the user says so.
+///
+/// # Errors
+/// Wrong use: options for NCCL with another engine, or a path that no message can carry.
+fn nccl_library(measure: &MeasureArgs, args: &NcclArgs) -> Result<Option<String>, Failure> {
+    if measure.engine != Engine::Nccl && (args.nccl.is_some() || args.emulate_nodes) {
+        return Err(Failure::usage_text("--nccl and --emulate-nodes are for --engine nccl"));
+    }
+    let text = |path: &PathBuf| path.to_str().map(str::to_owned);
+    match &args.nccl {
+        None => Ok(None),
+        Some(path) => text(path).map(Some).ok_or_else(|| Failure::usage_text("--nccl: the path is no UTF-8 text")),
+    }
 }
 
 /// A tokio runtime for fleet, signals and the terminal UI. Two threads are plenty: measuring happens elsewhere.

@@ -58,13 +58,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<Exit, Failure> {
 }
 
 pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
-    if args.measure.engine != Engine::Native {
-        let text = format!(
-            "tune searches with the native engine only so far; `bench --engine {}` measures one setting",
-            args.measure.engine
-        );
-        return Err(Failure::usage_text(text));
-    }
+    let nccl_library = super::nccl_library(&args.measure, &args.nccl)?;
     let place = hosts::resolve(&args.hosts)?;
     let points = super::points(&args.measure)?;
     let settings = run::SpaceSettings::parse(&args.pin, &args.exclude).map_err(Failure::usage)?;
@@ -73,6 +67,8 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
     let launcher = launcher(&args.hosts, &place);
     let config = RunConfig {
         engine: args.measure.engine,
+        nccl_library,
+        emulate_nodes: args.nccl.emulate_nodes,
         data_type: args.measure.data_type,
         settings,
         budget_s: Some(args.budget),
@@ -101,6 +97,8 @@ fn base_config(place: Place, points: Vec<Point>, out: OutputDir, launcher: Launc
         launcher,
         fanout: 32,
         engine: Engine::Native,
+        nccl_library: None,
+        emulate_nodes: false,
         data_type: DataType::F32,
         points,
         space: SpaceSize::Standard,
@@ -227,7 +225,7 @@ fn conclude(
 ) -> Result<Exit, Failure> {
     let outcome = outcome.map_err(|error| {
         let exit = match &error {
-            run::RunError::Connect(_) => Exit::Preflight,
+            run::RunError::Connect(_) | run::RunError::Unusable(_) => Exit::Preflight,
             run::RunError::Usage(_) => Exit::Usage,
             run::RunError::NodesLost(_) => Exit::NodesLost,
             run::RunError::Interrupted => Exit::Interrupted,

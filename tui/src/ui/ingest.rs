@@ -101,7 +101,7 @@ impl Run {
                 }
                 self.note(t_ms, if score.is_some() { Level::Info } else { Level::Warn }, line);
             }
-            Event::WorkersStarted { process, setup, setup_ms } => {
+            Event::WorkersStarted { process, setup, setup_ms, .. } => {
                 self.note(t_ms, Level::Debug, format!("workers {process} ready in {setup_ms:.0} ms: {setup}"));
             }
             Event::Written { files } => {
@@ -117,6 +117,8 @@ impl Run {
                 self.note(t_ms, level, summary.clone());
                 self.summary.ended = Some(Ended { end: Some(end), summary });
             }
+            // A table for later; the log has what matters of it.
+            Event::Predicted { .. } => {}
             // The frequent ones are taken by `ingest`.
             Event::Trial(_)
             | Event::Log { .. }

@@ -3,7 +3,7 @@
 //! A [`Record`] is one line of the run store, one line of `--json` output and one input of the terminal UI: the same
 //! text replays, attaches and resumes. So these types are a stored format: fields are only ever added, with a default.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use gdrtune_profiles::{
     profile::Speedup,
@@ -114,6 +114,17 @@ pub enum Event {
         setup: String,
         /// Time from the start to a working communicator.
         setup_ms: f64,
+        /// What the ranks run with, where the engine tells.
+        #[serde(default)]
+        engine: Option<EngineFacts>,
+    },
+    /// What the library itself predicts for a point, in processes with nothing set; combinations that are not here are
+    /// not allowed by it.
+    Predicted {
+        /// The point.
+        point: Point,
+        /// Algorithm, protocol and time in microseconds; channels are not predicted.
+        times_us: Vec<(Choice, f64)>,
     },
     /// One measurement.
     Trial(Trial),
@@ -178,6 +189,55 @@ pub enum Event {
         /// One sentence for people.
         summary: String,
     },
+}
+
+/// What one set of processes runs with.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineFacts {
+    /// Version of the library.
+    pub version: Option<String>,
+    /// Path of the library on the first rank's node.
+    pub library: Option<String>,
+    /// The first rank's GPU.
+    pub device: Option<String>,
+    /// Most channels of a collective.
+    pub channels: Option<u16>,
+    /// Paths between nodes, such as `NET/IB/0`.
+    #[serde(default)]
+    pub paths: Vec<String>,
+    /// Whether NICs read and write GPU memory themselves; absent where there is no connection over a network, or the
+    /// library did not say.
+    pub gdr: Option<GdrUse>,
+}
+
+impl fmt::Display for EngineFacts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = self.version.as_deref().map(|version| format!("NCCL {version}"));
+        let channels = self.channels.map(|channels| format!("{channels} channels"));
+        let paths = (!self.paths.is_empty()).then(|| self.paths.join(" "));
+        let gdr = self.gdr.map(|gdr| {
+            let words = match gdr {
+                GdrUse::All => "on every connection",
+                GdrUse::Partly => "on some connections only",
+                GdrUse::Off => "off",
+            };
+            format!("GPUDirect RDMA {words}")
+        });
+        let parts = [version, self.device.clone(), channels, paths, gdr];
+        f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// How many connections use GPUDirect RDMA, over all ranks and both directions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GdrUse {
+    /// Every one.
+    All,
+    /// Some, which usually means a missing module or a NIC that is far from its GPU.
+    Partly,
+    /// None.
+    Off,
 }
 
 /// One measurement, as it was asked for and as it went.

@@ -43,6 +43,18 @@ impl Lane {
         known.unwrap_or(PRIOR_NOISE) / (samples.max(1) as f64).sqrt()
     }
 
+    /// Takes out what would only run as `selected` again: the engine gave that many channels where more were asked for.
+    pub(super) fn cap_channels(&mut self, selected: Choice) {
+        let is_wider = |choice: Choice| {
+            (choice.algorithm, choice.protocol) == (selected.algorithm, selected.protocol)
+                && selected.channels < choice.channels
+        };
+        for entrant in self.entrants.iter_mut().filter(|entrant| 0 < selected.channels && is_wider(entrant.choice)) {
+            entrant.out = true;
+            entrant.reported = true;
+        }
+    }
+
     /// Entrants by (algorithm, protocol), channels rising.
     pub(super) fn families(&self) -> Vec<Vec<&Entrant>> {
         let mut families: BTreeMap<_, Vec<&Entrant>> = BTreeMap::new();

@@ -238,6 +238,9 @@ impl Race {
         entrant.out = true;
         entrant.reported = true;
         self.drops.push(Dropped { point, choice, why: reason(outcome) });
+        if let Outcome::Substituted { selected, .. } = outcome {
+            lane.cap_channels(*selected);
+        }
         if self.quarantine.note(point.collective, choice, outcome) {
             self.apply_quarantine();
         }

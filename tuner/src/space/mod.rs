@@ -4,10 +4,16 @@
 //! space is data.
 
 mod native;
+mod nccl;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use gdrtune_profiles::vocab::{Choice, Collective, Engine, Environment};
+
+pub use self::nccl::{NcclFacts, Transport};
+
+/// Interface pairs are tried up to this many interfaces (10 pairs); above, single ones only.
+const MOST_PAIRED: usize = 5;
 
 /// One process-level knob and its values.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +53,10 @@ pub struct Facts {
     pub pins: BTreeMap<String, String>,
     /// What the user took out: a variable, `VARIABLE=value`, an algorithm or a protocol.
     pub excludes: BTreeSet<String>,
+    /// Variables whose value, the site's or none, must stay as it is.
+    pub forced: BTreeSet<String>,
+    /// What NCCL said, where that is the engine.
+    pub nccl: NcclFacts,
 }
 
 /// A space that could not be built.
@@ -72,10 +82,15 @@ impl Space {
     /// # Errors
     /// [`SpaceError`] if an exclusion names nothing, or the engine has no space of its own.
     pub fn build(facts: &Facts) -> Result<Self, SpaceError> {
-        if facts.engine != Engine::Native {
-            return Err(SpaceError::Engine(facts.engine));
-        }
-        let mut space = Self { dimensions: native::dimensions(facts), choices: native::choices(facts) };
+        let mut space = match facts.engine {
+            Engine::Native => Self { dimensions: native::dimensions(facts), choices: native::choices(facts) },
+            Engine::Nccl => {
+                let nccl = &facts.nccl;
+                Self { dimensions: nccl::dimensions(facts, nccl), choices: nccl::choices(facts, nccl) }
+            }
+            Engine::Replay | Engine::Sim => return Err(SpaceError::Engine(facts.engine)),
+        };
+        space.dimensions.retain(|dimension| !facts.forced.contains(&dimension.name));
         for exclude in &facts.excludes {
             space.exclude(exclude)?;
         }
@@ -159,6 +174,21 @@ impl Space {
     }
 }
 
+fn dimension(name: &str, values: impl IntoIterator<Item = String>) -> Dimension {
+    Dimension { name: name.to_owned(), values: std::iter::once(None).chain(values.into_iter().map(Some)).collect() }
+}
+
+/// Each interface alone, by exact name; pairs where a pair is not all there is.
+fn bindings(interfaces: &[String]) -> Vec<String> {
+    let mut bindings: Vec<String> = interfaces.iter().map(|name| format!("={name}")).collect();
+    if (3..=MOST_PAIRED).contains(&interfaces.len()) {
+        for (index, first) in interfaces.iter().enumerate() {
+            bindings.extend(interfaces[index + 1..].iter().map(|second| format!("={first},{second}")));
+        }
+    }
+    bindings
+}
+
 #[cfg(test)]
 mod tests {
     use gdrtune_profiles::vocab::{Algorithm, Protocol};
@@ -176,6 +206,8 @@ mod tests {
             max_channels: 4,
             pins: BTreeMap::new(),
             excludes: BTreeSet::new(),
+            forced: BTreeSet::new(),
+            nccl: NcclFacts::default(),
         }
     }
 
@@ -219,8 +251,8 @@ mod tests {
 
     #[test]
     fn other_engines_are_refused() {
-        let error = Space::build(&Facts { engine: Engine::Nccl, ..facts(&[]) }).unwrap_err();
-        assert_eq!(error, SpaceError::Engine(Engine::Nccl));
+        let error = Space::build(&Facts { engine: Engine::Sim, ..facts(&[]) }).unwrap_err();
+        assert_eq!(error, SpaceError::Engine(Engine::Sim));
     }
 
     proptest! {

@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, Protocol};
 
-use super::{Dimension, Facts};
+use super::{Dimension, Facts, bindings, dimension};
 
 /// Channel counts that are tried.
 const CHANNELS: [u16; 4] = [1, 2, 4, 8];
-/// Interface pairs are tried up to this many interfaces (10 pairs); above, single ones only.
-const MOST_PAIRED: usize = 5;
 
 pub(super) fn choices(facts: &Facts) -> BTreeMap<Collective, Vec<Choice>> {
     let of = |collective: &Collective| (*collective, choices_of(*collective, facts.max_channels));
@@ -45,19 +43,4 @@ pub(super) fn dimensions(facts: &Facts) -> Vec<Dimension> {
     dimensions.push(dimension("GDRTUNE_NATIVE_CHUNKSIZE", sizes));
     dimensions.push(dimension("GDRTUNE_NATIVE_NSOCKS", ["2", "4"].map(str::to_owned)));
     dimensions
-}
-
-fn dimension(name: &str, values: impl IntoIterator<Item = String>) -> Dimension {
-    Dimension { name: name.to_owned(), values: std::iter::once(None).chain(values.into_iter().map(Some)).collect() }
-}
-
-/// Each interface alone, by exact name; pairs where a pair is not all there is.
-fn bindings(interfaces: &[String]) -> Vec<String> {
-    let mut bindings: Vec<String> = interfaces.iter().map(|name| format!("={name}")).collect();
-    if (3..=MOST_PAIRED).contains(&interfaces.len()) {
-        for (index, first) in interfaces.iter().enumerate() {
-            bindings.extend(interfaces[index + 1..].iter().map(|second| format!("={first},{second}")));
-        }
-    }
-    bindings
 }

@@ -6,6 +6,7 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
 };
 
@@ -16,6 +17,9 @@ use gdrtune_profiles::{
 
 /// The file of a bundle that holds environment variables.
 const ENV_FILE: &str = "profile.env";
+
+/// The file of a bundle that holds rules.
+const RULE_FILE: &str = "nccl-tuner.csv";
 
 /// Variables by name. Values of the node may be no UTF-8.
 pub(super) type Variables = BTreeMap<OsString, OsString>;
@@ -54,6 +58,18 @@ pub(super) fn deployed(base: &Variables, folder: &Path) -> Result<Variables, Env
     let text = fs::read_to_string(&path).map_err(|source| EnvironmentError::Read { path: path.clone(), source })?;
     let set = env_file::parse(&text).map_err(|source| EnvironmentError::File { path: path.clone(), source })?;
     overlaid(base, &set)
+}
+
+/// The rule file in `folder`, where it has any rule.
+pub(super) fn rules(folder: &Path) -> Result<Option<PathBuf>, EnvironmentError> {
+    let path = folder.join(RULE_FILE);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(EnvironmentError::Read { path, source }),
+    };
+    let is_rule = |line: &str| !line.trim().is_empty() && !line.starts_with('#');
+    Ok(text.lines().any(is_rule).then_some(path))
 }
 
 /// A name of POSIX's portable form (Base Definitions, 3.216 Name), lower case allowed.
@@ -106,6 +122,18 @@ mod tests {
         fs::write(folder.path().join(ENV_FILE), text).unwrap();
         let all = deployed(&base(), folder.path()).unwrap();
         assert_eq!(pairs(&all), "NCCL_ALGO=Tree NCCL_IB_HCA==mlx5_0:1 PATH=/bin X=a-b");
+    }
+
+    #[test]
+    fn only_a_file_with_rules_counts_as_one() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(rules(folder.path()).unwrap(), None);
+        for (text, has_rules) in [("", false), ("# allreduce,0,1\n\n", false), ("# x\nallreduce,0,1,ring,ll,1\n", true)]
+        {
+            let path = folder.path().join(RULE_FILE);
+            fs::write(&path, text).unwrap();
+            assert_eq!(rules(folder.path()).unwrap(), has_rules.then_some(path), "{text:?}");
+        }
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Launcher<'_> {
     /// Starts every rank of the group, or none that stays: one that cannot be started ends the others.
     pub(super) fn start(&self, now: Instant, start: &StartGroup, next_serial: &mut u64) -> Launched {
         let ranks: BTreeSet<u32> = start.ranks.iter().copied().collect();
-        let (arguments, environment) = match self.prepare(start, &ranks) {
+        let (arguments, group) = match self.prepare(start, &ranks) {
             Ok(prepared) => prepared,
             Err(why) => {
                 let failed = ranks.into_iter().map(|rank| (rank, EndCause::NotStarted(why.clone()))).collect();
@@ -63,7 +63,7 @@ impl Launcher<'_> {
         let program = self.program();
         let mut launched = Launched::default();
         for (local_rank, rank) in ranks.into_iter().enumerate() {
-            let environment = ranks::of_rank(&environment, start, rank, local_rank);
+            let environment = ranks::of_rank(&group, start, rank, local_rank);
             let spec = ChildSpec { program: &program, arguments: &arguments, environment: &environment };
             *next_serial += 1;
             let started = self.start_rank(now, start, &spec, Identity { serial: Serial(*next_serial), rank });
@@ -103,7 +103,7 @@ impl Launcher<'_> {
     }
 
     /// Checks the request and makes what all ranks share: arguments and environment.
-    fn prepare(&self, start: &StartGroup, ranks: &BTreeSet<u32>) -> Result<(Vec<OsString>, Variables), String> {
+    fn prepare(&self, start: &StartGroup, ranks: &BTreeSet<u32>) -> Result<(Vec<OsString>, ranks::Shared), String> {
         if ranks.len() != start.ranks.len() {
             return Err(format!("ranks {:?} name one twice", start.ranks));
         }
@@ -111,16 +111,19 @@ impl Launcher<'_> {
             return Err(format!("rank {rank} is outside a group of {}", start.world));
         }
         let mut arguments = vec![OsString::from(WORKER_COMMAND)];
+        let mut rules = None;
         let environment = match &start.settings {
             Settings::Site => Ok(self.environment.clone()),
             Settings::Live(overlay) => environment::overlaid(self.environment, overlay),
             Settings::Deployed { bundle } => {
                 let folder = self.bundles.folder(*bundle).ok_or_else(|| format!("bundle {bundle} was never stored"))?;
                 arguments.extend([BUNDLE_OPTION.into(), folder.into()]);
+                rules = environment::rules(folder).map_err(|error| error.to_string())?;
                 environment::deployed(self.environment, folder)
             }
         };
-        Ok((arguments, environment.map_err(|error| error.to_string())?))
+        let environment = environment.map_err(|error| error.to_string())?;
+        Ok((arguments, ranks::Shared { environment, rules }))
     }
 
     fn program(&self) -> PathBuf {

@@ -2,20 +2,30 @@
 //!
 //! It must be in place when the worker starts: NCCL and CUDA read it when they load.
 
-use std::ffi::OsStr;
+use std::{ffi::OsStr, path::PathBuf};
 
 use gdrtune_profiles::vocab::Engine;
 use gdrtune_wire::{Settings, StartGroup};
 
 use super::environment::Variables;
-use crate::engine::nccl::{HOST_ID_VARIABLE, LOCAL_RANK_VARIABLE, NCCL_PLUGIN_VARIABLE, PLUGIN_VARIABLE};
+use crate::engine::nccl::{
+    HOST_ID_VARIABLE, LOCAL_RANK_VARIABLE, NCCL_PLUGIN_VARIABLE, PLUGIN_VARIABLE, RULES_VARIABLE,
+};
 
 /// Asks for emulated nodes where the message does not: `1` in the node's environment, or in the overlay of a live group.
 const EMULATE_VARIABLE: &str = "GDRTUNE_EMULATE_NODES";
 
+/// What all ranks of a group have.
+pub(super) struct Shared {
+    /// Their environment.
+    pub(super) environment: Variables,
+    /// The emitted rules that they run by, where there are any.
+    pub(super) rules: Option<PathBuf>,
+}
+
 /// The environment of a rank, the `local_rank`th of this node.
-pub(super) fn of_rank(group: &Variables, start: &StartGroup, rank: u32, local_rank: usize) -> Variables {
-    let mut own = group.clone();
+pub(super) fn of_rank(group: &Shared, start: &StartGroup, rank: u32, local_rank: usize) -> Variables {
+    let mut own = group.environment.clone();
     if start.engine != Engine::Nccl {
         return own;
     }
@@ -25,15 +35,23 @@ pub(super) fn of_rank(group: &Variables, start: &StartGroup, rank: u32, local_ra
         // NCCL takes ranks with different names for different hosts, and then lets them share a GPU.
         own.insert(HOST_ID_VARIABLE.into(), format!("gdrtune-node-{rank}").into());
     }
-    match own.get(OsStr::new(PLUGIN_VARIABLE)).cloned() {
+    let plugin = own.get(OsStr::new(PLUGIN_VARIABLE)).cloned();
+    let is_live = matches!(start.settings, Settings::Live(_));
+    if !is_live {
+        // The default arm and the emitted files stand for jobs, which know nothing of ours.
+        own.remove(OsStr::new(PLUGIN_VARIABLE));
+    }
+    match (plugin, &group.rules) {
         // Choices come with each item: NCCL must load the plugin that takes them.
-        Some(plugin) if matches!(start.settings, Settings::Live(_)) => {
+        (Some(plugin), _) if is_live => {
             own.insert(NCCL_PLUGIN_VARIABLE.into(), plugin);
         }
-        // The default arm and the emitted files stand for jobs, which know nothing of ours.
-        _ => {
-            own.remove(OsStr::new(PLUGIN_VARIABLE));
+        // As an installed profile does it.
+        (Some(plugin), Some(rules)) => {
+            own.insert(NCCL_PLUGIN_VARIABLE.into(), plugin);
+            own.insert(RULES_VARIABLE.into(), rules.into());
         }
+        _ => {}
     }
     own
 }
@@ -61,8 +79,9 @@ mod tests {
     }
 
     fn changes(group: &[(&str, &str)], start: &StartGroup) -> String {
-        let group: Variables = group.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        let own = of_rank(&group, start, 5, 1);
+        let environment: Variables = group.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let rules = matches!(start.settings, Settings::Deployed { bundle: 2 }).then(|| "/b/nccl-tuner.csv".into());
+        let own = of_rank(&Shared { environment, rules }, start, 5, 1);
         let pairs = own.iter().map(|(name, value)| format!("{}={}", name.display(), value.display()));
         pairs.collect::<Vec<_>>().join(" ")
     }
@@ -90,6 +109,11 @@ mod tests {
                 &plugin,
                 start(Engine::Nccl, Settings::Deployed { bundle: 1 }, false),
                 "GDRTUNE_LOCAL_RANK=1 NCCL_TUNER_PLUGIN=site",
+            ),
+            (
+                &plugin,
+                start(Engine::Nccl, Settings::Deployed { bundle: 2 }, false),
+                "GDRTUNE_LOCAL_RANK=1 GDRTUNE_RULES=/b/nccl-tuner.csv NCCL_TUNER_PLUGIN=/p.so",
             ),
         ] {
             assert_eq!(changes(group, &start), expected);

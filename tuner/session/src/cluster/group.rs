@@ -3,9 +3,9 @@
 use std::{collections::VecDeque, fmt, time::Duration};
 
 use gdrtune_tuner::bench::{Outcome, Setup, Timing};
-use gdrtune_wire::{EndCause, FromWorker, GroupId, ItemOutcome, Settings, StartGroup, Times};
+use gdrtune_wire::{EndCause, EngineReport, FromWorker, GroupId, ItemOutcome, Prediction, Settings, StartGroup, Times};
 
-use super::ClusterConfig;
+use super::{ClusterConfig, probe};
 
 /// Why a group is broken, the most telling cause of all its ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub(super) enum Progress {
 #[derive(Debug, Default)]
 struct Rank {
     bootstrap: Option<Vec<u8>>,
-    connected: bool,
+    connected: Option<EngineReport>,
     outcomes: VecDeque<ItemOutcome>,
     script_done: bool,
     failed: Option<String>,
@@ -133,7 +133,7 @@ impl Group {
         let Some(state) = self.ranks.get_mut(rank as usize) else { return };
         match message {
             FromWorker::Bootstrap(bytes) => state.bootstrap = Some(bytes),
-            FromWorker::Connected { .. } => state.connected = true,
+            FromWorker::Connected { engine, .. } => state.connected = Some(*engine),
             FromWorker::Item { script: id, outcome, .. } if Some(id) == script => state.outcomes.push_back(outcome),
             FromWorker::ScriptDone { script: id } if Some(id) == script => state.script_done = true,
             FromWorker::Failed(why) => state.failed = Some(why),
@@ -180,7 +180,12 @@ impl Group {
     }
 
     pub(super) fn all_connected(&self) -> bool {
-        self.ranks.iter().all(|r| r.connected)
+        self.ranks.iter().all(|r| r.connected.is_some())
+    }
+
+    /// What the ranks run with, over all of them.
+    pub(super) fn report(&self) -> EngineReport {
+        probe::merge(self.ranks.iter().filter_map(|r| r.connected.as_ref()))
     }
 
     pub(super) fn was_started(&self) -> bool {
@@ -209,14 +214,15 @@ impl Group {
         }
     }
 
-    /// The next item that all ranks have answered, over all ranks.
-    pub(super) fn next_outcome(&mut self) -> Option<Outcome> {
+    /// The next item that all ranks have answered, over all ranks; with the predictions that came along.
+    pub(super) fn next_outcome(&mut self) -> Option<(Outcome, Vec<Prediction>)> {
         if self.ranks.iter().any(|r| r.outcomes.is_empty()) {
             return None;
         }
         self.taken += 1;
-        let outcomes: Vec<ItemOutcome> = self.ranks.iter_mut().filter_map(|r| r.outcomes.pop_front()).collect();
-        Some(combine(&outcomes))
+        let mut outcomes: Vec<ItemOutcome> = self.ranks.iter_mut().filter_map(|r| r.outcomes.pop_front()).collect();
+        let predictions = outcomes.first_mut().map(take_predictions).unwrap_or_default();
+        Some((combine(&outcomes), predictions))
     }
 
     /// The agents did not keep the lease themselves.
@@ -256,6 +262,13 @@ impl Group {
         } else {
             fate
         }
+    }
+}
+
+fn take_predictions(outcome: &mut ItemOutcome) -> Vec<Prediction> {
+    match outcome {
+        ItemOutcome::Timed(times) => std::mem::take(&mut times.predictions),
+        ItemOutcome::Wrong { .. } | ItemOutcome::Unsupported(_) => Vec::new(),
     }
 }
 

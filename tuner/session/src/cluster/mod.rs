@@ -6,18 +6,20 @@
 mod group;
 pub mod link;
 pub mod pace;
+mod probe;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     time::{Duration, Instant},
 };
 
 use gdrtune_profiles::vocab::{Choice, DataType, Engine, Point, ReduceOp};
 use gdrtune_tuner::bench::{Bench, BenchError, BenchInfo, Cancel, Item, Outcome, Sample, Script, Setup};
-use gdrtune_wire::{FromAgent, FromWorker, SessionKey, ToAgent, ToWorker};
+use gdrtune_wire::{EngineReport, FromAgent, FromWorker, Prediction, SessionKey, ToAgent, ToWorker};
 
+pub use self::probe::Probe;
 use self::{
     group::{Group, Progress, WorkerFate},
     link::{Link, LinkEvent},
@@ -75,6 +77,8 @@ pub enum ClusterNote {
         setup: String,
         /// Time from the start to a working communicator.
         setup_time: Duration,
+        /// What the ranks run with, over all of them.
+        engine: EngineReport,
     },
     /// A node is gone.
     NodeLost {
@@ -108,6 +112,10 @@ pub struct ClusterBench<'a> {
     /// Points and choices whose result was checked, per set of processes.
     checked: HashSet<(u32, Point, Option<Choice>)>,
     notes: Box<dyn FnMut(ClusterNote) + 'a>,
+    /// What the group that was started last runs with.
+    last_report: EngineReport,
+    /// The library's predictions for points that ran with its own choice.
+    predictions: BTreeMap<Point, Vec<Prediction>>,
     /// Why the cluster is gone. A node's loss is told once, perhaps while a group is being ended.
     lost: Option<String>,
 }
@@ -127,6 +135,8 @@ impl<'a> ClusterBench<'a> {
             book: PaceBook::default(),
             checked: HashSet::new(),
             notes,
+            last_report: EngineReport::default(),
+            predictions: BTreeMap::new(),
             lost: None,
         }
     }
@@ -225,8 +235,10 @@ impl<'a> ClusterBench<'a> {
         let result = self.bring_up(&mut group, bundle, cancel, begun + SETUP_DEADLINE);
         match result {
             Ok(()) => {
-                let setup = describe(setup);
-                (self.notes)(ClusterNote::WorkersStarted { process: id, setup, setup_time: begun.elapsed() });
+                let (setup, setup_time) = (describe(setup), begun.elapsed());
+                self.last_report = group.report();
+                let engine = self.last_report.clone();
+                (self.notes)(ClusterNote::WorkersStarted { process: id, setup, setup_time, engine });
                 Ok(group)
             }
             Err(error) => {
@@ -377,8 +389,11 @@ impl<'a> ClusterBench<'a> {
 
         let mut done = 0;
         let mut drain = |bench: &mut Self, group: &mut Group| {
-            while let Some(outcome) = group.next_outcome() {
+            while let Some((outcome, predictions)) = group.next_outcome() {
                 let index = origin[done];
+                if !predictions.is_empty() && items[index].choice.is_none() {
+                    bench.predictions.insert(items[index].point, predictions);
+                }
                 let outcome = credit(outcome, items[index].choice);
                 if let Outcome::Timed(timing) = &outcome {
                     bench.book.learn(items[index].point, items[index].choice, timing.time_us);

@@ -5,27 +5,51 @@ use std::{
     fmt::Write as _,
 };
 
-use gdrtune_profiles::vocab::Choice;
-use gdrtune_tuner::space::{Facts, Space, SpaceError};
-use gdrtune_wire::{Interface, Inventory};
+use gdrtune_fleet::hosts::Host;
+use gdrtune_profiles::vocab::{Choice, Engine};
+use gdrtune_tuner::{
+    bench::BenchInfo,
+    space::{Facts, NcclFacts, Space, SpaceError, Transport},
+};
+use gdrtune_wire::{EngineReport, Interface, Inventory, NetworkUse};
 use sha2::{Digest, Sha256};
 
 use super::{RunConfig, SpaceSize};
+use crate::{
+    cluster::Probe,
+    event::{EngineFacts, GdrUse},
+};
 
 /// Channels that are tried at most: with TCP, eight connections fill what one core can move.
-const MAX_CHANNELS: u16 = 8;
+const NATIVE_CHANNELS: u16 = 8;
+
+/// The same for NCCL. Each channel takes a multiprocessor from the model, so that more than this must come from NCCL itself.
+const NCCL_CHANNELS: u16 = 32;
+
+/// Variables that a site sets for a reason which a measurement does not show: `NCCL_NVLS_ENABLE=0` is set where
+/// multicast takes a whole host's GPUs down.
+const SITE_FORCES: [&str; 4] = ["NCCL_NVLS_ENABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_IB_DISABLE"];
 
 /// The space of this cluster.
-pub(super) fn space(config: &RunConfig, inventories: &[Inventory]) -> Result<Space, SpaceError> {
+pub(super) fn space(
+    config: &RunConfig,
+    info: &BenchInfo,
+    inventories: &[Inventory],
+    forced: BTreeSet<String>,
+    nccl: NcclFacts,
+) -> Result<Space, SpaceError> {
+    let most = if config.engine == Engine::Nccl { NCCL_CHANNELS } else { NATIVE_CHANNELS };
     let facts = Facts {
         engine: config.engine,
-        nodes: config.slots.len() as u32,
-        ranks: config.slots.iter().sum(),
+        nodes: info.nodes,
+        ranks: info.ranks,
         interfaces: common_interfaces(inventories),
         collectives: config.points.iter().map(|p| p.collective).collect::<BTreeSet<_>>().into_iter().collect(),
-        max_channels: if config.space == SpaceSize::Small { 2 } else { MAX_CHANNELS },
+        max_channels: if config.space == SpaceSize::Small { 2 } else { most },
         pins: config.settings.pins.iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
         excludes: config.settings.excludes.iter().cloned().collect(),
+        forced,
+        nccl,
     };
     let mut space = Space::build(&facts)?;
     if config.space == SpaceSize::Small {
@@ -34,6 +58,57 @@ pub(super) fn space(config: &RunConfig, inventories: &[Inventory]) -> Result<Spa
         }
     }
     Ok(space)
+}
+
+/// Variables that the site of any node insists on, with that node's name.
+pub(super) fn forced(inventories: &[Inventory]) -> BTreeMap<String, String> {
+    let of_node = |node: &Inventory| {
+        let set = SITE_FORCES.into_iter().filter(|name| node.site_env.get(name).is_some());
+        set.map(|name| (name.to_owned(), node.hostname.clone())).collect::<Vec<_>>()
+    };
+    inventories.iter().flat_map(of_node).collect()
+}
+
+/// What a probe of NCCL says about the space.
+pub(super) fn nccl(probe: &Probe, nodes: u32) -> NcclFacts {
+    let report = &probe.report;
+    NcclFacts {
+        version: report.version.as_deref().and_then(|text| text.parse().ok()),
+        allowed: probe.allowed(),
+        channels: report.channels,
+        transport: match &report.network {
+            _ if nodes == 1 => Transport::None,
+            Some(network) => transport(network),
+            None => Transport::Unknown,
+        },
+    }
+}
+
+fn transport(network: &NetworkUse) -> Transport {
+    let is = |kind: &str| !network.paths.is_empty() && network.paths.iter().all(|path| path.contains(kind));
+    match (is("NET/Socket"), is("NET/IB")) {
+        (true, _) => Transport::Socket,
+        (_, true) => Transport::Verbs,
+        // A network plugin of a vendor, or a mixture: knobs of the built-in transports may mean nothing there.
+        _ => Transport::Unknown,
+    }
+}
+
+/// A report as the run store keeps it; `None` where the engine tells nothing.
+pub(super) fn engine_facts(report: EngineReport) -> Option<EngineFacts> {
+    if report == EngineReport::default() {
+        return None;
+    }
+    let EngineReport { version, library, device, channels, network } = report;
+    let network = network.unwrap_or_default();
+    let (all, direct) = (network.sends + network.receives, network.gdr_sends + network.gdr_receives);
+    let gdr = match direct {
+        _ if all == 0 => None,
+        0 => Some(GdrUse::Off),
+        direct if direct == all => Some(GdrUse::All),
+        _ => Some(GdrUse::Partly),
+    };
+    Some(EngineFacts { version, library, device, channels, paths: network.paths, gdr })
 }
 
 /// Every choice of any collective, once, in the space's order.
@@ -61,6 +136,10 @@ fn common_interfaces(inventories: &[Inventory]) -> Vec<String> {
 
 /// Which hosts are one machine, if any are.
 pub(super) fn emulated(config: &RunConfig, inventories: &[Inventory]) -> Option<String> {
+    if config.emulate_nodes {
+        let ranks: u32 = config.slots.iter().sum();
+        return Some(format!("{ranks} ranks pose as one node each, on {} machine(s)", config.slots.len()));
+    }
     let mut machines: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (host, inventory) in config.hosts.iter().zip(inventories) {
         if !inventory.boot_id.is_empty() {
@@ -73,13 +152,18 @@ pub(super) fn emulated(config: &RunConfig, inventories: &[Inventory]) -> Option<
 }
 
 /// `sha256:` over what a profile depends on: architecture, CPUs and interfaces of each node, in rank order.
-pub(super) fn fingerprint(config: &RunConfig, inventories: &[Inventory]) -> String {
+///
+/// With NCCL also its version and the GPU.
+pub(super) fn fingerprint(config: &RunConfig, inventories: &[Inventory], report: Option<&EngineReport>) -> String {
     let mut hash = Sha256::new();
     for (slots, node) in config.slots.iter().zip(inventories) {
         hash.update(format!("node {} {} cpus {} ranks {slots}\n", node.arch, node.kernel, node.cpus));
         for i in node.interfaces.iter().filter(|i| !i.loopback) {
             hash.update(format!("interface {} mtu {} speed {:?}\n", i.name, i.mtu, i.speed_mbps));
         }
+    }
+    if let Some(EngineReport { version, device, .. }) = report {
+        hash.update(format!("nccl {version:?} gpu {device:?}\n"));
     }
     let mut text = "sha256:".to_owned();
     for byte in hash.finalize() {
@@ -91,10 +175,11 @@ pub(super) fn fingerprint(config: &RunConfig, inventories: &[Inventory]) -> Stri
 
 /// What was measured on, in words.
 pub(super) fn place(config: &RunConfig, inventories: &[Inventory], emulated: Option<&str>) -> String {
+    let own_name = |only: &Host| inventories.first().map_or(only.name.clone(), |i| i.hostname.clone());
     match (config.hosts.as_slice(), emulated) {
-        ([only], _) => {
-            let name = inventories.first().map_or(only.name.as_str(), |i| i.hostname.as_str());
-            format!("the loopback of one machine ({name}), no network between the ranks")
+        ([only], None) if config.engine == Engine::Nccl => format!("the GPUs of one machine ({})", own_name(only)),
+        ([only], _) if config.engine != Engine::Nccl => {
+            format!("the loopback of one machine ({}), no network between the ranks", own_name(only))
         }
         (_, Some(why)) => format!("emulated nodes ({why})"),
         (hosts, None) => {

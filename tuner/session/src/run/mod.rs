@@ -8,15 +8,16 @@ mod summary;
 mod verify;
 mod write;
 
-use std::{cell::RefCell, path::PathBuf};
+use std::{cell::RefCell, collections::BTreeSet, path::PathBuf};
 
 use gdrtune_fleet::{FleetConfig, LauncherKind, hosts::Host};
-use gdrtune_profiles::vocab::{DataType, Engine, Point};
+use gdrtune_profiles::vocab::{Choice, DataType, Engine, Point};
 use gdrtune_tuner::{
-    bench::{Bench, BenchError},
+    bench::{Bench, BenchError, BenchInfo},
     objective::{Objective, WeightedPoint},
     race::RaceConfig,
     search::{self, SearchError, SearchOutcome, SearchPlan, Strategy},
+    space::{Space, SpaceError},
 };
 use gdrtune_wire::{Inventory, SessionKey};
 use tokio::runtime::Handle;
@@ -28,10 +29,10 @@ pub use self::{
 };
 use self::{observer::RunObserver, verify::Verified};
 use crate::{
-    cluster::{ClusterBench, ClusterConfig, ClusterNote, link::FleetLink, pace::PaceConfig},
+    cluster::{ClusterBench, ClusterConfig, ClusterNote, Probe, link::FleetLink, pace::PaceConfig},
     connect::{self, ConnectError, Connected},
     control::Controls,
-    event::{Event, Level, NodeState, Phase, RunEnd, SCHEMA_VERSION},
+    event::{Event, GdrUse, Level, NodeState, Phase, RunEnd, SCHEMA_VERSION},
     output::{OutputDir, OutputError},
     recorder::Recorder,
     store::StoreError,
@@ -61,6 +62,10 @@ pub struct RunConfig {
     pub fanout: usize,
     /// What measures.
     pub engine: Engine,
+    /// Path of NCCL on the hosts; without it, workers search as a job's loader would.
+    pub nccl_library: Option<String>,
+    /// Whether every rank poses as a node of its own.
+    pub emulate_nodes: bool,
     /// Element type.
     pub data_type: DataType,
     /// What is tuned.
@@ -114,6 +119,9 @@ pub enum RunError {
     /// The request makes no sense there.
     #[error("{0}")]
     Usage(String),
+    /// The hosts answer, and the engine does not run on them.
+    #[error("start the engine: {0}")]
+    Unusable(String),
     /// Nodes were lost.
     #[error("{0}")]
     NodesLost(String),
@@ -213,6 +221,7 @@ const fn end_of(error: &RunError) -> RunEnd {
         RunError::NodesLost(_) => RunEnd::NodesLost,
         RunError::Connect(_)
         | RunError::Usage(_)
+        | RunError::Unusable(_)
         | RunError::Output(_)
         | RunError::Store(_)
         | RunError::Internal(_) => RunEnd::Failed,
@@ -228,6 +237,7 @@ fn connect_and_run(
     recorder.record(Event::Phase { phase: Phase::Connect });
     let fleet = FleetConfig {
         fanout: config.fanout,
+        agent_env: connect::nccl_environment(config.nccl_library.as_deref()),
         ..FleetConfig::new(config.build_id.clone(), config.executable.clone(), config.launcher.clone())
     };
     let interrupted = || controls.is_aborted() || recorder.has_failed();
@@ -246,7 +256,9 @@ fn connect_and_run(
     let note = Box::new(|note| record_note(&notes.borrow(), &hosts, note));
     let link = Box::new(FleetLink::new(&fleet, &events));
     let mut bench = ClusterBench::new(link, cluster_config(config, max_bytes), note);
-    let result = Run { config, recorder, controls, inventories: &inventories }.course(&mut bench);
+    let result = probe(config, &mut bench, recorder, controls).and_then(|probe| {
+        Run { config, recorder, controls, inventories: &inventories, info: bench.info(), probe }.course(&mut bench)
+    });
     bench.close();
     drop(bench);
     runtime.block_on(fleet.shutdown());
@@ -257,7 +269,7 @@ fn cluster_config(config: &RunConfig, max_bytes: u64) -> ClusterConfig {
     ClusterConfig {
         engine: config.engine,
         hosts: config.hosts.iter().map(|h| h.name.clone()).collect(),
-        emulate_nodes: false,
+        emulate_nodes: config.emulate_nodes,
         slots: config.slots.clone(),
         data_type: config.data_type,
         max_bytes,
@@ -266,11 +278,49 @@ fn cluster_config(config: &RunConfig, max_bytes: u64) -> ClusterConfig {
     }
 }
 
+/// Asks NCCL what it is and what it allows here. Our own engine needs no asking.
+fn probe(
+    config: &RunConfig,
+    bench: &mut ClusterBench<'_>,
+    recorder: &Recorder,
+    controls: &Controls,
+) -> Result<Option<Probe>, RunError> {
+    if config.engine != Engine::Nccl {
+        return Ok(None);
+    }
+    let probe = bench.probe(config.settings.pins.clone(), &config.points, controls.cancel()).map_err(|e| match e {
+        // Nothing is wrong with gdrtune: NCCL, a driver or a GPU is missing there, or a pinned setting is no good.
+        BenchError::Setup { why, .. } => RunError::Unusable(why),
+        other => other.into(),
+    })?;
+    if let Some(engine) = facts::engine_facts(probe.report.clone()) {
+        let level = if engine.gdr == Some(GdrUse::Partly) { Level::Warn } else { Level::Info };
+        recorder.log(level, "", engine.to_string());
+    }
+    for (point, why) in &probe.failures {
+        recorder.log(Level::Warn, "", format!("{point} with NCCL's own choice: {why}"));
+    }
+    for (&point, predictions) in &probe.predictions {
+        let choice =
+            |p: &gdrtune_wire::Prediction| Choice { algorithm: p.algorithm, protocol: p.protocol, channels: 0 };
+        let times_us = predictions.iter().map(|p| (choice(p), p.time_us.into())).collect();
+        recorder.record(Event::Predicted { point, times_us });
+    }
+    if probe.predictions.is_empty() {
+        let version = probe.report.version.as_deref().unwrap_or("of this version");
+        let text =
+            format!("NCCL {version} does not take choices from a tuner plugin here: process-level settings only");
+        recorder.log(Level::Warn, "", text);
+    }
+    Ok(Some(probe))
+}
+
 fn record_note(recorder: &Recorder, hosts: &[&str], note: ClusterNote) {
     let host = |node: usize| hosts.get(node).copied().unwrap_or_default();
     match note {
-        ClusterNote::WorkersStarted { process, setup, setup_time } => {
-            recorder.record(Event::WorkersStarted { process, setup, setup_ms: setup_time.as_secs_f64() * 1e3 });
+        ClusterNote::WorkersStarted { process, setup, setup_time, engine } => {
+            let (setup_ms, engine) = (setup_time.as_secs_f64() * 1e3, facts::engine_facts(engine));
+            recorder.record(Event::WorkersStarted { process, setup, setup_ms, engine });
         }
         ClusterNote::NodeLost { node, why } => recorder.record(Event::Node {
             index: node as u32,
@@ -290,6 +340,10 @@ struct Run<'a> {
     recorder: &'a Recorder,
     controls: &'a Controls,
     inventories: &'a [Inventory],
+    /// Nodes and ranks as the engine sees them.
+    info: BenchInfo,
+    /// What NCCL said, where that is the engine.
+    probe: Option<Probe>,
 }
 
 impl Run<'_> {
@@ -312,7 +366,7 @@ impl Run<'_> {
 
     fn search(&self, bench: &mut dyn Bench, observer: &mut RunObserver<'_>) -> Result<SearchOutcome, RunError> {
         let config = self.config;
-        let space = facts::space(config, self.inventories).map_err(|error| RunError::Usage(error.to_string()))?;
+        let space = self.space().map_err(|error| RunError::Usage(error.to_string()))?;
         self.recorder.record(Event::Space {
             dimensions: space.dimensions.iter().map(|d| (d.name.clone(), d.values.clone())).collect(),
             choices: facts::all_choices(&space),
@@ -330,6 +384,16 @@ impl Run<'_> {
             race: RaceConfig::standard(config.seed),
         };
         Ok(search::run_search(bench, &space, &plan, observer, self.controls.cancel())?)
+    }
+
+    fn space(&self) -> Result<Space, SpaceError> {
+        let forced = facts::forced(self.inventories);
+        for (name, host) in &forced {
+            self.recorder.log(Level::Info, host, format!("{name} is set there and stays as it is"));
+        }
+        let nccl = self.probe.as_ref().map(|probe| facts::nccl(probe, self.info.nodes)).unwrap_or_default();
+        let forced: BTreeSet<String> = forced.into_keys().collect();
+        facts::space(self.config, &self.info, self.inventories, forced, nccl)
     }
 
     /// Why there is no result although the default arm runs.

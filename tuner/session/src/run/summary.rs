@@ -54,8 +54,12 @@ impl Summary<'_> {
         let run = &self.profile.run;
         writeln!(out, "# gdrtune run {}\n\n{}\n", run.id, self.headline)?;
         writeln!(out, "Measured on {}: {}.", self.place, engine_words(run.engine))?;
+        let cluster = &self.profile.cluster;
+        if let (Some(nccl), Some(gpu)) = (&cluster.nccl, &cluster.gpu) {
+            writeln!(out, "NCCL {nccl} on {gpu}.")?;
+        }
         if run.emulated {
-            writeln!(out, "Nodes were **emulated**: several ranks stood in for nodes.")?;
+            writeln!(out, "Nodes were **emulated**: what is called a node shared its machine with others.")?;
         }
         writeln!(
             out,

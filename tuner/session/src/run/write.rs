@@ -115,8 +115,8 @@ fn rule(run: &Run<'_>, rule: &CandidateRule, default_us: f64, tuned_us: f64, spe
     let Choice { algorithm, protocol, channels } = rule.choice;
     Rule {
         collective: rule.collective,
-        nodes: run.config.slots.len() as u32,
-        ranks: run.config.slots.iter().sum(),
+        nodes: run.info.nodes,
+        ranks: run.info.ranks,
         bytes: rule.bytes,
         algorithm,
         protocol,
@@ -140,14 +140,15 @@ fn setting_evidence(name: &str, environment: &Environment, verified: &Verified) 
 }
 
 fn skeleton(run: &Run<'_>, outcome: &SearchOutcome, emulated: bool) -> Profile {
+    let report = run.probe.as_ref().map(|probe| &probe.report);
     Profile {
         format: FORMAT,
         cluster: Cluster {
-            nodes: run.config.slots.len() as u32,
-            ranks: run.config.slots.iter().sum(),
-            gpu: None,
-            nccl: None,
-            fingerprint: facts::fingerprint(run.config, run.inventories),
+            nodes: run.info.nodes,
+            ranks: run.info.ranks,
+            gpu: report.and_then(|report| report.device.clone()),
+            nccl: report.and_then(|report| report.version.clone()),
+            fingerprint: facts::fingerprint(run.config, run.inventories, report),
         },
         run: gdrtune_profiles::profile::Run {
             id: run.config.run_id.clone(),

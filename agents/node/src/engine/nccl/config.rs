@@ -16,6 +16,9 @@ pub const LOCAL_RANK_VARIABLE: &str = "GDRTUNE_LOCAL_RANK";
 /// Path of our tuner plugin, for workers that switch choices.
 pub const PLUGIN_VARIABLE: &str = "GDRTUNE_TUNER_PLUGIN";
 
+/// Path of the rules that our plugin follows.
+pub const RULES_VARIABLE: &str = "GDRTUNE_RULES";
+
 /// NCCL's own variable for a tuner plugin.
 pub const NCCL_PLUGIN_VARIABLE: &str = "NCCL_TUNER_PLUGIN";
 
@@ -35,6 +38,8 @@ pub struct NcclConfig {
     pub live_plugin: Option<PathBuf>,
     /// The plugin of the emitted files, which only tells what it decided.
     pub deployed_plugin: Option<PathBuf>,
+    /// Whether that plugin has rules to follow.
+    pub has_rules: bool,
     /// Host identity that NCCL is told, where it is told one.
     pub host_id: Option<String>,
 }
@@ -66,6 +71,7 @@ impl NcclConfig {
             local_rank,
             live_plugin: live_plugin.map(PathBuf::from),
             deployed_plugin: nccl_plugin.filter(|_| is_deployed).map(PathBuf::from),
+            has_rules: is_deployed && lookup(RULES_VARIABLE).is_some(),
             host_id: lookup(HOST_ID_VARIABLE),
         })
     }

@@ -21,7 +21,7 @@ use gdrtune_wire::{EngineReport, Item, ItemOutcome, WorkerInit};
 
 pub use self::config::{
     GPU_VARIABLE, HOST_ID_VARIABLE, LIBRARY_VARIABLE, LOCAL_RANK_VARIABLE, NCCL_PLUGIN_VARIABLE, NcclConfig,
-    PLUGIN_VARIABLE,
+    PLUGIN_VARIABLE, RULES_VARIABLE,
 };
 use self::{
     bootstrap::Bootstrap, communicator::Communicator, device::Device, loader::Nccl, memory::Buffers, run::Run,
@@ -91,6 +91,21 @@ impl NcclEngine {
         // A site may deploy with another plugin; then nobody tells what ran.
         let link = self.config.deployed_plugin.as_ref().and_then(|path| TunerLink::open(path).ok());
         Ok(link.map_or(Tuner::Absent, Tuner::Deployed))
+    }
+
+    /// Rules that nobody follows would be measured as if they did nothing.
+    fn check_rules(&self, ready: &Ready) -> Result<(), EngineError> {
+        let is_deaf = match &ready.tuner {
+            Tuner::Deployed(link) => link.calls() == 0,
+            Tuner::Absent => true,
+            Tuner::Live(_) => false,
+        };
+        if !(self.config.has_rules && is_deaf) {
+            return Ok(());
+        }
+        let plugin = self.config.deployed_plugin.as_ref().map_or_else(String::new, |path| path.display().to_string());
+        let why = format!("NCCL {} did not load the tuner plugin {plugin}, or does not ask it", ready.comm.version());
+        Err(EngineError::Library { what: "run by the emitted rules".to_owned(), why })
     }
 
     /// What the item runs; the error says why it cannot, and is the same on all ranks.
@@ -193,7 +208,10 @@ impl Engine for NcclEngine {
         let ready = Ready { comm, buffers, device, tuner, called: HashSet::new() };
         self.stage = Stage::Connected(Box::new(ready));
         // Proves that data flows, and pays for what NCCL sets up with the first call.
-        self.with_ready(|_, ready| ready.meet([0; memory::FLAGS]).map(drop))
+        self.with_ready(|engine, ready| {
+            ready.meet([0; memory::FLAGS])?;
+            engine.check_rules(ready)
+        })
     }
 
     fn report(&self) -> EngineReport {

@@ -1,0 +1,135 @@
+//! What a library says about a cluster before anything is searched: versions, paths, and what it allows.
+//!
+//! One group of workers runs its own choice once at the smallest and the largest size of every collective. The search then
+//! goes on with the same workers, so this costs a few collectives and no process start.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gdrtune_profiles::vocab::{Algorithm, Collective, Environment, Point, Protocol};
+use gdrtune_tuner::bench::{Bench as _, BenchError, Cancel, Item, Outcome, Script, Setup};
+use gdrtune_wire::{EngineReport, NetworkUse, Prediction};
+
+use super::ClusterBench;
+
+/// What a probe found.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Probe {
+    /// What the ranks run with, over all of them.
+    pub report: EngineReport,
+    /// The library's predictions; nothing where it does not tell.
+    pub predictions: BTreeMap<Point, Vec<Prediction>>,
+    /// Points that failed, and how.
+    pub failures: Vec<(Point, String)>,
+}
+
+impl Probe {
+    /// Algorithm and protocol pairs that the library allows at any of the sizes.
+    pub fn allowed(&self) -> BTreeMap<Collective, BTreeSet<(Algorithm, Protocol)>> {
+        let mut allowed: BTreeMap<Collective, BTreeSet<_>> = BTreeMap::new();
+        for (point, predictions) in self.predictions.iter().filter(|(point, _)| point.collective.has_choice()) {
+            let pairs = predictions.iter().map(|cell| (cell.algorithm, cell.protocol));
+            allowed.entry(point.collective).or_default().extend(pairs);
+        }
+        allowed
+    }
+}
+
+impl ClusterBench<'_> {
+    /// Starts workers with `environment` over the site's, and asks the library about `points`.
+    ///
+    /// # Errors
+    /// [`BenchError`] where the workers do not start, or cannot go on.
+    pub fn probe(&mut self, environment: Environment, points: &[Point], cancel: &Cancel) -> Result<Probe, BenchError> {
+        let items: Vec<Item> =
+            extremes(points).into_iter().map(|point| Item { point, choice: None, repeats: 1 }).collect();
+        let script = Script { setup: Setup::Live(environment), fresh: false, items };
+        let mut failures = Vec::new();
+        self.run(&script, cancel, &mut |sample| {
+            let point = script.items[sample.item].point;
+            match sample.outcome {
+                Outcome::Timed(_) | Outcome::Substituted { .. } => {}
+                Outcome::Wrong(why) => failures.push((point, format!("wrong result: {why}"))),
+                Outcome::Hung(why) => failures.push((point, format!("hung: {why}"))),
+                Outcome::Crashed(why) | Outcome::Unsupported(why) => failures.push((point, why)),
+            }
+        })?;
+        Ok(Probe { report: self.last_report.clone(), predictions: self.predictions.clone(), failures })
+    }
+}
+
+/// The smallest and the largest size of each collective.
+fn extremes(points: &[Point]) -> BTreeSet<Point> {
+    let mut ends: BTreeMap<Collective, (u64, u64)> = BTreeMap::new();
+    for point in points {
+        let (low, high) = ends.entry(point.collective).or_insert((point.bytes, point.bytes));
+        (*low, *high) = ((*low).min(point.bytes), (*high).max(point.bytes));
+    }
+    ends.iter().flat_map(|(&collective, &(low, high))| [low, high].map(|bytes| Point { collective, bytes })).collect()
+}
+
+/// The reports of all ranks as one: what the first says, the fewest channels, all connections together.
+pub(super) fn merge<'a>(reports: impl IntoIterator<Item = &'a EngineReport>) -> EngineReport {
+    let mut merged = EngineReport::default();
+    for report in reports {
+        for (into, from) in [
+            (&mut merged.version, &report.version),
+            (&mut merged.library, &report.library),
+            (&mut merged.device, &report.device),
+        ] {
+            if into.is_none() {
+                into.clone_from(from);
+            }
+        }
+        merged.channels = [merged.channels, report.channels].into_iter().flatten().min();
+        if let Some(network) = &report.network {
+            add(merged.network.get_or_insert_default(), network);
+        }
+    }
+    merged
+}
+
+fn add(total: &mut NetworkUse, one: &NetworkUse) {
+    let paths: BTreeSet<String> = total.paths.drain(..).chain(one.paths.iter().cloned()).collect();
+    total.paths = paths.into_iter().collect();
+    total.sends += one.sends;
+    total.gdr_sends += one.gdr_sends;
+    total.receives += one.receives;
+    total.gdr_receives += one.gdr_receives;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(collective: Collective, bytes: u64) -> Point {
+        Point { collective, bytes }
+    }
+
+    #[test]
+    fn both_ends_of_every_collective_are_asked_about() {
+        let points = [1024, 65536, 4096].map(|bytes| point(Collective::AllReduce, bytes));
+        let single = point(Collective::Reduce, 8);
+        let asked: Vec<Point> = extremes(&[&points[..], &[single]].concat()).into_iter().collect();
+        assert_eq!(asked.len(), 3);
+        assert!(asked.contains(&points[0]) && asked.contains(&points[1]) && asked.contains(&single));
+    }
+
+    #[test]
+    fn reports_are_merged_to_the_weakest_rank() {
+        let network = |gdr_sends| {
+            let paths = vec![format!("NET/IB/{gdr_sends}")];
+            Some(NetworkUse { paths, sends: 2, gdr_sends, receives: 2, gdr_receives: 2 })
+        };
+        let rank = |version: &str, channels, gdr_sends| EngineReport {
+            version: Some(version.to_owned()),
+            channels,
+            network: network(gdr_sends),
+            ..EngineReport::default()
+        };
+        let merged = merge(&[rank("2.28.9", Some(4), 2), rank("2.28.9", None, 2), rank("2.28.9", Some(2), 0)]);
+        assert_eq!((merged.version.as_deref(), merged.channels), (Some("2.28.9"), Some(2)));
+        let paths = vec!["NET/IB/0".to_owned(), "NET/IB/2".to_owned()];
+        assert_eq!(merged.network, Some(NetworkUse { paths, sends: 6, gdr_sends: 4, receives: 6, gdr_receives: 6 }));
+        assert_eq!(merge(&[]), EngineReport::default());
+    }
+}
