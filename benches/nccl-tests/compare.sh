@@ -72,13 +72,13 @@ perf() { # RANKS PAIR MIN MAX ITERATIONS
       "$PERF" -g 1 -b "$3" -e "$4" -f 4 -d float -o sum -a 1 -n "$5" -w "$WARMUPS")
   done
   lab_run 120 "$MPIRUN" "${MPI_FLAGS[@]}" "${context[@]}" >"$work/out" 2>"$work/err" || fail "all_reduce_perf ($?)"
-  # size count type redop root, then out of place: time algbw busbw #wrong
+  # size count type redop root, then time algbw busbw #wrong, out of place and in place
   awk -v ranks="$1" -v pair="$2" '
     $1 ~ /^[0-9]+$/ && NF >= 9 {
-      if ($9 + 0 != 0) { print "all_reduce_perf, " $1 " bytes: " $9 " wrong elements" > "/dev/stderr"; exit 1 }
+      if ($9 + $13 != 0) { print "all_reduce_perf, " $1 " bytes: wrong results" > "/dev/stderr"; failed = 1; exit }
       printf "nccl-tests,%d,%d,%.0f,%s\n", ranks, pair, $1, $6; lines++
     }
-    END { if (!lines) exit 1 }' "$work/out" >>"$CSV" || fail "all_reduce_perf gave no times"
+    END { exit failed || !lines }' "$work/out" >>"$CSV" || fail "all_reduce_perf gave no times"
 }
 
 theirs() { # RANKS PAIR
