@@ -63,7 +63,7 @@ def measure(size, dtype, device, options):
     check(data, size)
     batch(data, WARMUPS)
     # All ranks must make the same number of calls: it comes from a mean that all of them know.
-    guess_us = mean_over_ranks([batch(data, WARMUPS)[0]], device)[0]
+    guess_us = mean_over_ranks([min(batch(data, WARMUPS)[0] for _ in range(2))], device)[0]
     calls = int(min(max(options.batch_ms * 1e3 / guess_us, FEWEST_CALLS), MOST_CALLS))
     walls_us, events_us = zip(*(batch(data, calls) for _ in range(options.batches)))
     event_us = statistics.median(us for batch_us in events_us for us in batch_us)
