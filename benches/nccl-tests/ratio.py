@@ -8,10 +8,11 @@ mood), and each arm's spread: the width of the middle 80 % of its processes over
 
 --mode same (gdrtune against nccl-tests): the verdict is "same" where the interval overlaps the band (0.95 to 1.05 from
 1 MiB, 0.75 to 1.25 below), "DIFFERENT" where it does not, and "undecidable" where it overlaps but is more than twice as
-wide as the band, since such an interval would overlap whatever the truth is. Exit 1 where any is DIFFERENT.
+wide as the band, since such an interval would overlap whatever the truth is; also with fewer than 5 pairs. Exit 1 where
+any is DIFFERENT.
 
 --mode speedup (default against tuned): the ratio is a speed-up; "faster" where the whole interval lies above 1, "slower"
-where it lies below, else "-". Always exit 0.
+where it lies below, "undecidable" with fewer than 5 pairs, else "-". Always exit 0.
 
 Exit 2 where the file cannot be used. Tests: ratio_test.py beside this file.
 """
@@ -138,8 +139,8 @@ def read(lines, column, arms):
         found = times[point]
         numbers = sorted({pair for pair, _ in found})
         complete = [pair for pair in numbers if all((pair, arm) in found for arm in arms)]
-        if len(complete) < FEWEST_PAIRS:
-            raise Unusable(f"{point[0]} ranks, {point[1]} bytes: {len(complete)} pairs; {FEWEST_PAIRS} are the fewest")
+        if not complete:
+            raise Unusable(f"{point[0]} ranks, {point[1]} bytes: no pair has times of both {arms[0]} and {arms[1]}")
         points[point] = [(found[pair, arms[0]], found[pair, arms[1]]) for pair in complete]
     if not points:
         raise Unusable("no times in it")
@@ -152,7 +153,10 @@ def compare(points, mode, seed):
     for (ranks, size), pairs in points.items():
         # The seed of a point does not depend on which other points there are.
         low, high = interval(pairs, f"{seed} {ranks} {size}")
-        verdict = same_verdict(size, low, high) if mode == "same" else speedup_verdict(low, high)
+        if len(pairs) < FEWEST_PAIRS:
+            verdict = "undecidable"
+        else:
+            verdict = same_verdict(size, low, high) if mode == "same" else speedup_verdict(low, high)
         first, second = zip(*pairs)
         rows.append({
             "ranks": ranks, "bytes": size, "pairs": len(pairs),

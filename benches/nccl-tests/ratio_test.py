@@ -85,6 +85,11 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(rc, 0)
         self.assertTrue(out.rstrip().endswith("undecidable"), out)
 
+    def test_few_pairs_decide_nothing(self):
+        for count, verdict in [(4, "undecidable"), (5, "DIFFERENT")]:
+            _, out, _ = run(table({(2, 1024): times(2, 0.01, count=count)}))
+            self.assertTrue(out.rstrip().endswith(verdict), out)
+
     def test_a_speed_up_is_no_failure(self):
         points = {(4, 65536): times(1.9, 0.05), (4, 1 << 20): times(0.7, 0.01), (4, 2 << 20): times(1.0, 0.3)}
         rc, out, _ = run(table(points, ("default", "tuned")), "--mode", "speedup", "--arms", "default", "tuned")
@@ -98,7 +103,7 @@ class Files(unittest.TestCase):
         for lines, reason in [
             (["kind,ranks,pair,bytes"], "line 1: no column time_us"),
             ([good[0]], "no times"),
-            (good[:5], "2 ranks, 1024 bytes: 2 pairs"),
+            (good[:2], "2 ranks, 1024 bytes: no pair"),
             ([*good, "other,2,1,1024,5"], "line 14: kind 'other'"),
             ([*good, "gdrtune,2,1,1024,5"], "line 14: gdrtune has another time for pair 1"),
             ([*good, "gdrtune,2,x,1024,5"], "line 14: invalid literal"),
