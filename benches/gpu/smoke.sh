@@ -12,30 +12,16 @@ set -euo pipefail
 BINARY=$(readlink -f "$1") PLUGIN=${2:+$(readlink -f "$2")}
 MIN=${MIN:-1K} MAX=${MAX:-64M} RANKS=${RANKS:-4}
 read -ra CHOICES <<< "${CHOICES:-tree/ll/1 tree/simple/2 ring/ll/2 ring/simple/4}"
-command -v nvidia-cuda-mps-control >/dev/null ||
-  { echo "smoke.sh: nvidia-cuda-mps-control is missing (it comes with the driver)" >&2; exit 2; }
+# shellcheck source-path=SCRIPTDIR source=mps.sh
+. "$(dirname "$(readlink -f "$0")")/mps.sh"
 
-work=$(mktemp -d)
-export CUDA_MPS_PIPE_DIRECTORY=$work/pipe CUDA_MPS_LOG_DIRECTORY=$work/log GDRTUNE_STATE_DIR=$work/state
-mkdir "$work/pipe" "$work/log" "$work/state"
-# shellcheck disable=SC2317 # called by the traps
-stop() {
-  local rc=$?
-  trap - EXIT
-  echo quit | timeout 20 nvidia-cuda-mps-control >/dev/null 2>&1 || true
-  [ "$rc" = 0 ] || tail -n 20 "$work"/log/*.log >&2 2>/dev/null || true
-  rm -rf "$work"
-  exit "$rc"
-}
-trap stop EXIT
-trap 'exit 143' TERM INT HUP
-nvidia-cuda-mps-control -d >/dev/null || { echo "smoke.sh: the MPS daemon did not start" >&2; exit 1; }
-
-export GDRTUNE_EMULATE_NODES=1
+lab_open smoke.sh
+export GDRTUNE_STATE_DIR=$work/state GDRTUNE_EMULATE_NODES=1
+mkdir "$work/state"
 failed=0
 bench() {
   echo "== bench $*"
-  timeout 300 "$BINARY" bench --engine nccl --ranks-per-node "$RANKS" --sizes "$MIN-$MAX" --factor 4 --repeats 3 "$@" ||
+  lab_run 300 "$BINARY" bench --engine nccl --ranks-per-node "$RANKS" --sizes "$MIN-$MAX" --factor 4 --repeats 3 "$@" ||
     { echo "smoke.sh: failed ($?): bench $*" >&2; failed=1; }
 }
 
