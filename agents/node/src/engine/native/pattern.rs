@@ -2,7 +2,9 @@
 //!
 //! Inputs are small whole numbers, so that every partial result is exact in every type and order of combination:
 //! magnitudes stay below 256, the last whole number that `bfloat16` holds together with all smaller ones. They depend on
-//! the element's index through a hash, so that data in the wrong place is found too.
+//! the element's index through a hash, so that data in the wrong place is found too. The hash repeats after a prime number
+//! of elements: large buffers are then filled and compared at the speed of memory, and a chunk in the wrong place still
+//! shows, as no engine cuts messages at multiples of such a number.
 
 use gdrtune_profiles::vocab::{Collective, DataType, ReduceOp};
 
@@ -13,6 +15,9 @@ use super::{
 
 /// Ranks that may contribute to one element of a reduction: 64 times 3 stays below 256.
 const CONTRIBUTORS: u64 = 64;
+
+/// Elements after which values repeat: the largest prime below 2^16. The table of one period fits a core's cache.
+const PERIOD: u64 = 65_521;
 
 /// Fill of buffers before a checked call; no input or result looks like it in any type.
 const POISON: u8 = 0xa5;
@@ -54,10 +59,20 @@ impl Pattern {
         };
         let buffer = if first.area == Area::Input { input } else { output };
         let target = &mut buffer[first.start..first.start + elements * size];
-        for (index, element) in target.chunks_exact_mut(size).enumerate() {
-            let value = self.value(call.rank, index as u64);
-            element.copy_from_slice(&element::encode(self.data_type, value)[..size]);
+        let table = self.table(elements, |index| self.value(call.rank, index));
+        for block in target.chunks_mut(table.len().max(1)) {
+            block.copy_from_slice(&table[..block.len()]);
         }
+    }
+
+    /// Elements of one period, or of `elements` where those are fewer.
+    fn table(&self, elements: usize, value: impl Fn(u64) -> i32) -> Vec<u8> {
+        let size = self.call.element;
+        let mut table = Vec::with_capacity(elements.min(PERIOD as usize) * size);
+        for index in 0..PERIOD.min(elements as u64) {
+            table.extend_from_slice(&element::encode(self.data_type, value(index))[..size]);
+        }
+        table
     }
 
     /// Compares every element of this rank's result. `None` where all are right.
@@ -74,23 +89,51 @@ impl Pattern {
         let buffer = if first.area == Area::Input { input } else { output };
         let result = &buffer[first.start..first.start + elements * size];
         let mut difference: Option<Difference> = None;
-        for (index, got) in result.chunks_exact(size).enumerate() {
-            let expected = element::encode(self.data_type, self.expected(index as u64));
-            if got == &expected[..size] {
+        // Where a rank's block ends, another period begins.
+        let run = if self.has_blocks() { call.count().max(1) } else { elements };
+        for (start, block) in (0..).step_by(run.max(1)).zip(result.chunks(run.max(1) * size)) {
+            let table = self.table(run, |index| self.expected(start as u64 + index));
+            for (period, got) in block.chunks(table.len().max(1)).enumerate() {
+                let expected = &table[..got.len()];
+                if got != expected {
+                    self.compare(start + period * PERIOD as usize, elements, got, expected, &mut difference);
+                }
+            }
+        }
+        difference
+    }
+
+    /// Whether a result is made of one block per rank.
+    fn has_blocks(&self) -> bool {
+        matches!(self.call.collective, Collective::AllGather | Collective::AllToAll)
+    }
+
+    /// Counts the elements that differ; `start` is the index of the first one given.
+    fn compare(
+        &self,
+        start: usize,
+        elements: usize,
+        got: &[u8],
+        expected: &[u8],
+        difference: &mut Option<Difference>,
+    ) {
+        let size = self.call.element;
+        for (index, (got, expected)) in got.chunks_exact(size).zip(expected.chunks_exact(size)).enumerate() {
+            if got == expected {
                 continue;
             }
             let found = difference.get_or_insert_with(|| Difference {
                 elements: 0,
                 first: format!(
-                    "element {index} of {elements} on rank {}: expected {}, got {}",
-                    call.rank,
-                    element::decode(self.data_type, &expected),
+                    "element {} of {elements} on rank {}: expected {}, got {}",
+                    start + index,
+                    self.call.rank,
+                    element::decode(self.data_type, expected),
                     element::decode(self.data_type, got),
                 ),
             });
             found.elements += 1;
         }
-        difference
     }
 
     /// The bytes of this rank's result.
@@ -103,6 +146,7 @@ impl Pattern {
 
     /// Element `index` of a rank's input.
     fn value(&self, rank: u32, index: u64) -> i32 {
+        let index = index % PERIOD;
         if !self.call.collective.reduces() {
             return (mix(index.wrapping_mul(0x1_0001).wrapping_add(u64::from(rank) << 40)) & 0xff) as i32;
         }
@@ -148,7 +192,7 @@ impl Pattern {
 
     /// All ranks' elements of this index, combined.
     fn combined(&self, index: u64) -> i32 {
-        let shared = Shared::new(index, self.call.world);
+        let shared = Shared::new(index % PERIOD, self.call.world);
         let (low, high) = shared.special;
         match self.op {
             ReduceOp::Sum => shared.field_sum(),
@@ -261,6 +305,37 @@ mod tests {
                         ReduceOp::Min | ReduceOp::Max => value == pattern.combined(index),
                     };
                     assert!((0..2000).any(|i| neutral(pattern.value(rank, i), i)), "{op} {world} {rank}");
+                }
+            }
+        }
+    }
+
+    /// Fill and check of every collective at sizes around one period, against the definition element by element.
+    #[test]
+    fn every_element_of_long_results_is_compared() {
+        for &collective in Collective::ALL {
+            for bytes in [8, 4 * PERIOD as usize, 4 * (PERIOD as usize + 1), 4 * (2 * PERIOD as usize + 3) * 3] {
+                let mut pattern = pattern(ReduceOp::Sum, 3);
+                (pattern.call.collective, pattern.call.bytes) = (collective, bytes);
+                let (call, span) = (pattern.call, pattern.call.span());
+                let (mut input, mut output) = (vec![0; span], vec![0; span]);
+                pattern.fill(&mut input, &mut output);
+                let first = call.output(0).start / 4;
+                let elements = if collective == Collective::ReduceScatter { call.count() } else { span / 4 };
+                for index in 0..elements {
+                    let right = element::encode(DataType::F32, pattern.expected(index as u64));
+                    output[4 * (first + index)..][..4].copy_from_slice(&right);
+                }
+                assert_eq!(pattern.check(&input, &output), None, "{collective} {bytes}");
+                if elements == 0 {
+                    continue;
+                }
+                for index in [0, elements / 2, elements - 1] {
+                    output[4 * (first + index)] ^= 1;
+                    let found = pattern.check(&input, &output);
+                    let start = format!("element {index} of {elements} ");
+                    assert!(found.is_some_and(|d| d.first.starts_with(&start)), "{collective} {bytes} {index}");
+                    output[4 * (first + index)] ^= 1;
                 }
             }
         }
