@@ -17,6 +17,7 @@ Exit codes:
   5    no setting beat the defaults (only with --expect-gain)
   100  some trials failed
   101  nodes lost
+  102  verification found a regression
   130  interrupted";
 
 /// Tunes the collectives of a GPU cluster: measures, searches, proves, and writes a profile.
@@ -37,6 +38,8 @@ pub(crate) enum Command {
     Tune(TuneArgs),
     /// Measure one setting and print a table like nccl-tests'
     Bench(BenchArgs),
+    /// Measure a profile against the defaults again, in fresh processes
+    Verify(VerifyArgs),
     /// Print a profile in another format
     Emit(EmitArgs),
     /// List the recorded runs
@@ -230,6 +233,43 @@ pub(crate) struct BenchArgs {
     /// Samples per size; the median is shown
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeats: u32,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `gdrtune verify`.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// The profile (profile.toml)
+    pub(crate) profile: PathBuf,
+    /// Which hosts.
+    #[command(flatten)]
+    pub(crate) hosts: HostArgs,
+    /// Collectives, separated by commas (default: those of the profile's rules)
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_named::<Collective>)]
+    pub(crate) collectives: Vec<Collective>,
+    /// Sizes: a range such as 1K-64M (stepping by --factor), a list, or both; those that no rule covers are left out
+    #[arg(long, value_name = "SIZES", default_value = "1K-64M")]
+    pub(crate) sizes: String,
+    /// Step of size ranges
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..=1024))]
+    pub(crate) factor: u64,
+    /// Element type
+    #[arg(long, value_name = "TYPE", default_value = "float32", value_parser = parse_named::<DataType>)]
+    pub(crate) data_type: DataType,
+    /// How NCCL is used.
+    #[command(flatten)]
+    pub(crate) nccl: NcclArgs,
+    /// Pairs of fresh process sets, one of each arm
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub(crate) pairs: u32,
+    /// Shortest deadline of one measurement; one that overruns is killed and counts as hung
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_duration_s)]
+    pub(crate) trial_timeout: f64,
+    /// Seed of the bootstrap
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
     /// Print JSON instead of a table
     #[arg(long)]
     pub(crate) json: bool,

@@ -19,6 +19,8 @@ pub(crate) enum Exit {
     TrialsFailed = 100,
     /// Nodes were lost.
     NodesLost = 101,
+    /// Verification found a regression.
+    Regression = 102,
     /// The user ended it.
     Interrupted = 130,
 }

@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => command::tune::demo(&args),
         Command::Tune(args) => command::tune::tune(&args),
         Command::Bench(args) => command::bench::bench(&args),
+        Command::Verify(args) => command::verify::verify(&args),
         Command::Emit(args) => command::emit::emit(&args),
         Command::Runs => command::runs::runs(),
         Command::Replay(args) => command::runs::replay(&args),

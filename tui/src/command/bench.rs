@@ -2,70 +2,41 @@
 
 use std::io::{self, Write};
 
-use gdrtune_fleet::FleetConfig;
 use gdrtune_profiles::vocab::{Collective, Environment, Point};
 use gdrtune_session::{
-    cluster::{ClusterBench, ClusterConfig, link::FleetLink, pace::PaceConfig},
-    connect, run,
+    cluster::pace::PaceConfig,
+    open::{self, Measuring, Watcher},
+    run,
 };
 use gdrtune_tuner::bench::{Bench, BenchError, Cancel, Item, Outcome, Script, Setup, Timing};
 
-use super::tune::launcher;
 use crate::{
-    BUILD_ID,
     cli::BenchArgs,
     exit::{Exit, Failure},
-    hosts,
 };
 
 /// Time that one sample takes, in microseconds: longer than in a search, since there is only one setting.
 const SAMPLE_US: f64 = 30_000.0;
 
 pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
-    let library = super::nccl_library(&args.measure, &args.nccl)?;
-    let place = hosts::resolve(&args.hosts)?;
     let points = super::points(&args.measure)?;
     let environment = run::parse_settings(&args.environment).map_err(Failure::usage)?;
-    for warning in &place.warnings {
-        writeln!(io::stderr(), "gdrtune: warning: {warning}")?;
-    }
+    let cluster = super::cluster(&args.hosts, &args.measure, &args.nccl)?;
     let runtime = super::runtime()?;
-    let config = FleetConfig {
-        fanout: usize::from(args.hosts.fanout),
-        agent_env: connect::nccl_environment(library.as_deref()),
-        ..FleetConfig::new(BUILD_ID.to_owned(), std::env::current_exe()?, launcher(&args.hosts, &place))
+    let pace = PaceConfig {
+        sample_us: SAMPLE_US,
+        max_iterations: 2_000,
+        min_lease_ms: (args.measure.trial_timeout * 1e3) as u64,
     };
-    let connected = connect::connect(runtime.handle(), config, &place.hosts, None, &|| false)
-        .map_err(|error| Failure::new(Exit::Preflight, error))?;
-
-    let max_bytes = points.iter().map(|p| p.bytes).max().unwrap_or(0);
-    if let Err(error) = connect::check_memory(&place.hosts, &place.slots, &connected.inventories, max_bytes) {
-        runtime.block_on(connected.fleet.shutdown());
-        return Err(Failure::new(Exit::Preflight, error));
-    }
-    let cluster = ClusterConfig {
-        engine: args.measure.engine,
-        hosts: place.hosts.iter().map(|h| h.name.clone()).collect(),
-        emulate_nodes: args.nccl.emulate_nodes,
-        slots: place.slots.clone(),
-        data_type: args.measure.data_type,
-        max_bytes,
-        pace: PaceConfig {
-            sample_us: SAMPLE_US,
-            max_iterations: 2_000,
-            min_lease_ms: (args.measure.trial_timeout * 1e3) as u64,
-        },
-        key: run::new_key(),
-    };
-    let link = FleetLink::new(&connected.fleet, &connected.events);
-    let mut bench = ClusterBench::new(Box::new(link), cluster, Box::new(|_| {}));
-    let rows = measure(&mut bench, args, environment, &points);
-    bench.close();
-    drop(bench);
-    runtime.block_on(connected.fleet.shutdown());
+    let measuring = Measuring { max_bytes: points.iter().map(|p| p.bytes).max().unwrap_or(0), pace };
+    let watcher = Watcher { recorder: None, interrupted: &|| false, notes: Box::new(|_| {}) };
+    let rows = open::with_cluster(runtime.handle(), &cluster, measuring, watcher, |bench, _| {
+        measure(bench, args, environment, &points)
+    })
+    .map_err(|error| Failure::new(Exit::Preflight, error))?;
 
     let rows = rows?;
-    let ranks = place.slots.iter().sum();
+    let ranks = cluster.slots.iter().sum();
     let failed = rows.iter().any(|row| row.timing.is_err());
     print(args, ranks, &rows)?;
     Ok(if failed { Exit::TrialsFailed } else { Exit::Done })

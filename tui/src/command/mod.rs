@@ -5,17 +5,27 @@ pub(crate) mod emit;
 pub(crate) mod node;
 pub(crate) mod runs;
 pub(crate) mod tune;
+pub(crate) mod verify;
 
-use std::path::PathBuf;
-
-use gdrtune_profiles::{
-    size::parse_sizes,
-    vocab::{Engine, Point},
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
 };
 
+use gdrtune_fleet::{LauncherKind, launcher::SshOptions};
+use gdrtune_profiles::{
+    profile::Profile,
+    size::parse_sizes,
+    vocab::{DataType, Engine, Point},
+};
+use gdrtune_session::open::ClusterRequest;
+
 use crate::{
-    cli::{LookArgs, MeasureArgs, NcclArgs},
+    BUILD_ID,
+    cli::{HostArgs, LookArgs, MeasureArgs, NcclArgs},
     exit::Failure,
+    hosts::{self, Place},
     ui::{Charset, Mouse, Source, UiOptions},
 };
 
@@ -35,6 +45,21 @@ fn points(measure: &MeasureArgs) -> Result<Vec<Point>, Failure> {
     Ok(measure.collectives.iter().flat_map(at_sizes).collect())
 }
 
+/// Reads a profile; what is odd in it goes to standard error.
+///
+/// # Errors
+/// Wrong use: a file that is no profile, with the place.
+fn read_profile(path: &Path) -> Result<Profile, Failure> {
+    let name = path.display().to_string();
+    let text =
+        fs::read(path).map_err(|error| Failure::usage(anyhow::Error::from(error).context(format!("read {name}"))))?;
+    let (profile, diagnostics) = Profile::parse_bytes(&text, &name).map_err(Failure::usage)?;
+    for diagnostic in &diagnostics {
+        writeln!(io::stderr(), "{diagnostic}")?;
+    }
+    Ok(profile)
+}
+
 /// Where the workers find NCCL, if the user says so.
 ///
 /// # Errors
@@ -48,6 +73,51 @@ fn nccl_library(measure: &MeasureArgs, args: &NcclArgs) -> Result<Option<String>
         None => Ok(None),
         Some(path) => text(path).map(Some).ok_or_else(|| Failure::usage_text("--nccl: the path is no UTF-8 text")),
     }
+}
+
+/// Where to measure and with what, as the command line says; warnings go to standard error.
+///
+/// # Errors
+/// Wrong use.
+fn cluster(hosts: &HostArgs, measure: &MeasureArgs, nccl: &NcclArgs) -> Result<ClusterRequest, Failure> {
+    let nccl_library = nccl_library(measure, nccl)?;
+    let place = hosts::resolve(hosts)?;
+    let launcher = if place.local {
+        LauncherKind::Local
+    } else {
+        LauncherKind::Ssh(SshOptions {
+            ssh_config: hosts.ssh_config.clone(),
+            accept_new_host_keys: hosts.accept_new_host_keys,
+            ..SshOptions::new()
+        })
+    };
+    Ok(ClusterRequest {
+        fanout: usize::from(hosts.fanout),
+        engine: measure.engine,
+        nccl_library,
+        emulate_nodes: nccl.emulate_nodes,
+        data_type: measure.data_type,
+        ..cluster_at(place, launcher)?
+    })
+}
+
+/// The native engine on `place`, with the defaults of everything else.
+fn cluster_at(place: Place, launcher: LauncherKind) -> Result<ClusterRequest, Failure> {
+    for warning in &place.warnings {
+        writeln!(io::stderr(), "gdrtune: warning: {warning}")?;
+    }
+    Ok(ClusterRequest {
+        build_id: BUILD_ID.to_owned(),
+        executable: std::env::current_exe()?,
+        hosts: place.hosts,
+        slots: place.slots,
+        launcher,
+        fanout: 32,
+        engine: Engine::Native,
+        nccl_library: None,
+        emulate_nodes: false,
+        data_type: DataType::F32,
+    })
 }
 
 /// A tokio runtime for fleet, signals and the terminal UI. Two threads are plenty: measuring happens elsewhere.

@@ -7,14 +7,15 @@ use std::{
 };
 
 use anyhow::Context as _;
-use gdrtune_fleet::{LauncherKind, launcher::SshOptions};
+use gdrtune_fleet::LauncherKind;
 use gdrtune_profiles::{
     size::parse_sizes,
-    vocab::{Collective, DataType, Engine, Point},
+    vocab::{Collective, Point},
 };
 use gdrtune_session::{
     control::Controls,
     event::{Command, Record, RunEnd},
+    open::ClusterRequest,
     output::{Existing, OutputDir},
     recorder::Recorder,
     run::{self, OUTPUT_FILES, RunConfig, RunOutcome, SpaceSize},
@@ -24,12 +25,10 @@ use gdrtune_tuner::search::Strategy;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    BUILD_ID,
-    cli::{DemoArgs, HostArgs, ShowArgs, StrategyArg, TuneArgs},
+    cli::{DemoArgs, ShowArgs, StrategyArg, TuneArgs},
     exit::{Exit, Failure},
     headless::{JsonLines, PlainLines, Progress},
-    hosts::{self, Place},
-    interrupt, paths,
+    hosts, interrupt, paths,
     ui::{self, Source, UiEnd},
 };
 
@@ -43,7 +42,7 @@ const DEMO_BUDGET_S: f64 = 28.0;
 const DEMO_LEASE_MS: u64 = 5_000;
 
 pub(crate) fn demo(args: &DemoArgs) -> Result<Exit, Failure> {
-    let place = hosts::this_machine(hosts::LOCAL_RANKS);
+    let cluster = super::cluster_at(hosts::this_machine(hosts::LOCAL_RANKS), LauncherKind::Local)?;
     let sizes = parse_sizes(DEMO_SIZES, 4).map_err(Failure::usage)?;
     let points = sizes.iter().map(|&bytes| Point { collective: Collective::AllReduce, bytes }).collect();
     let out = claim(&args.out, Existing::Replace)?;
@@ -52,54 +51,35 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<Exit, Failure> {
         budget_s: Some(DEMO_BUDGET_S),
         min_lease_ms: DEMO_LEASE_MS,
         seed: args.seed,
-        ..base_config(place, points, out, LauncherKind::Local)?
+        ..base_config(cluster, points, out)
     };
     execute(config, &args.show, false)
 }
 
 pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
-    let nccl_library = super::nccl_library(&args.measure, &args.nccl)?;
-    let place = hosts::resolve(&args.hosts)?;
+    let cluster = super::cluster(&args.hosts, &args.measure, &args.nccl)?;
     let points = super::points(&args.measure)?;
     let settings = run::SpaceSettings::parse(&args.pin, &args.exclude).map_err(Failure::usage)?;
     let existing = if args.force { Existing::Replace } else { Existing::Refuse };
     let out = claim(&args.out, existing)?;
-    let launcher = launcher(&args.hosts, &place);
     let config = RunConfig {
-        engine: args.measure.engine,
-        nccl_library,
-        emulate_nodes: args.nccl.emulate_nodes,
-        data_type: args.measure.data_type,
         settings,
         budget_s: Some(args.budget),
         max_trials: args.trials,
         strategy: strategy(args.strategy),
         min_lease_ms: (args.measure.trial_timeout * 1e3) as u64,
         seed: args.seed,
-        fanout: usize::from(args.hosts.fanout),
-        ..base_config(place, points, out, launcher)?
+        ..base_config(cluster, points, out)
     };
     execute(config, &args.show, args.expect_gain)
 }
 
 /// What `tune` and `demo` share, with the defaults of a plain `tune`.
-fn base_config(place: Place, points: Vec<Point>, out: OutputDir, launcher: LauncherKind) -> Result<RunConfig, Failure> {
-    for warning in &place.warnings {
-        writeln!(io::stderr(), "gdrtune: warning: {warning}")?;
-    }
-    Ok(RunConfig {
+fn base_config(cluster: ClusterRequest, points: Vec<Point>, out: OutputDir) -> RunConfig {
+    RunConfig {
         run_id: run::new_run_id(),
         tool: env!("CARGO_PKG_VERSION").to_owned(),
-        build_id: BUILD_ID.to_owned(),
-        executable: std::env::current_exe()?,
-        hosts: place.hosts,
-        slots: place.slots,
-        launcher,
-        fanout: 32,
-        engine: Engine::Native,
-        nccl_library: None,
-        emulate_nodes: false,
-        data_type: DataType::F32,
+        cluster,
         points,
         space: SpaceSize::Standard,
         settings: run::SpaceSettings::default(),
@@ -109,7 +89,7 @@ fn base_config(place: Place, points: Vec<Point>, out: OutputDir, launcher: Launc
         min_lease_ms: 20_000,
         seed: 1,
         out,
-    })
+    }
 }
 
 fn claim(path: &std::path::Path, existing: Existing) -> Result<OutputDir, Failure> {
@@ -121,18 +101,6 @@ fn claim(path: &std::path::Path, existing: Existing) -> Result<OutputDir, Failur
             }
             Existing::Replace => failure.with_hint("choose another folder with --out"),
         }
-    })
-}
-
-/// How the hosts are reached.
-pub(super) fn launcher(args: &HostArgs, place: &Place) -> LauncherKind {
-    if place.local {
-        return LauncherKind::Local;
-    }
-    LauncherKind::Ssh(SshOptions {
-        ssh_config: args.ssh_config.clone(),
-        accept_new_host_keys: args.accept_new_host_keys,
-        ..SshOptions::new()
     })
 }
 

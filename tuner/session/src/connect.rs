@@ -107,14 +107,6 @@ pub fn connect(
     }
 }
 
-/// What tells workers where NCCL is (`gdrtune_node::engine::nccl`).
-const NCCL_PATH_VARIABLE: &str = "GDRTUNE_NCCL_LIB";
-
-/// The agents' environment for a given NCCL: it must reach every arm alike.
-pub fn nccl_environment(library: Option<&str>) -> Vec<(String, String)> {
-    library.map(|path| (NCCL_PATH_VARIABLE.to_owned(), path.to_owned())).into_iter().collect()
-}
-
 /// Whether every host has room for its ranks' buffers. A rank keeps a send, a receive and a scratch buffer.
 ///
 /// # Errors

@@ -38,9 +38,9 @@ pub(super) fn space(
     forced: BTreeSet<String>,
     nccl: NcclFacts,
 ) -> Result<Space, SpaceError> {
-    let most = if config.engine == Engine::Nccl { NCCL_CHANNELS } else { NATIVE_CHANNELS };
+    let most = if config.cluster.engine == Engine::Nccl { NCCL_CHANNELS } else { NATIVE_CHANNELS };
     let facts = Facts {
-        engine: config.engine,
+        engine: config.cluster.engine,
         nodes: info.nodes,
         ranks: info.ranks,
         interfaces: common_interfaces(inventories),
@@ -136,12 +136,12 @@ fn common_interfaces(inventories: &[Inventory]) -> Vec<String> {
 
 /// Which hosts are one machine, if any are.
 pub(super) fn emulated(config: &RunConfig, inventories: &[Inventory]) -> Option<String> {
-    if config.emulate_nodes {
-        let ranks: u32 = config.slots.iter().sum();
-        return Some(format!("{ranks} ranks pose as one node each, on {} machine(s)", config.slots.len()));
+    if config.cluster.emulate_nodes {
+        let ranks: u32 = config.cluster.slots.iter().sum();
+        return Some(format!("{ranks} ranks pose as one node each, on {} machine(s)", config.cluster.slots.len()));
     }
     let mut machines: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (host, inventory) in config.hosts.iter().zip(inventories) {
+    for (host, inventory) in config.cluster.hosts.iter().zip(inventories) {
         if !inventory.boot_id.is_empty() {
             machines.entry(&inventory.boot_id).or_default().push(&host.name);
         }
@@ -156,7 +156,7 @@ pub(super) fn emulated(config: &RunConfig, inventories: &[Inventory]) -> Option<
 /// With NCCL also its version and the GPU.
 pub(super) fn fingerprint(config: &RunConfig, inventories: &[Inventory], report: Option<&EngineReport>) -> String {
     let mut hash = Sha256::new();
-    for (slots, node) in config.slots.iter().zip(inventories) {
+    for (slots, node) in config.cluster.slots.iter().zip(inventories) {
         hash.update(format!("node {} {} cpus {} ranks {slots}\n", node.arch, node.kernel, node.cpus));
         for i in node.interfaces.iter().filter(|i| !i.loopback) {
             hash.update(format!("interface {} mtu {} speed {:?}\n", i.name, i.mtu, i.speed_mbps));
@@ -176,9 +176,11 @@ pub(super) fn fingerprint(config: &RunConfig, inventories: &[Inventory], report:
 /// What was measured on, in words.
 pub(super) fn place(config: &RunConfig, inventories: &[Inventory], emulated: Option<&str>) -> String {
     let own_name = |only: &Host| inventories.first().map_or(only.name.clone(), |i| i.hostname.clone());
-    match (config.hosts.as_slice(), emulated) {
-        ([only], None) if config.engine == Engine::Nccl => format!("the GPUs of one machine ({})", own_name(only)),
-        ([only], _) if config.engine != Engine::Nccl => {
+    match (config.cluster.hosts.as_slice(), emulated) {
+        ([only], None) if config.cluster.engine == Engine::Nccl => {
+            format!("the GPUs of one machine ({})", own_name(only))
+        }
+        ([only], _) if config.cluster.engine != Engine::Nccl => {
             format!("the loopback of one machine ({}), no network between the ranks", own_name(only))
         }
         (_, Some(why)) => format!("emulated nodes ({why})"),

@@ -10,8 +10,7 @@ mod write;
 
 use std::{cell::RefCell, collections::BTreeSet, path::PathBuf};
 
-use gdrtune_fleet::{FleetConfig, LauncherKind, hosts::Host};
-use gdrtune_profiles::vocab::{Choice, DataType, Engine, Point};
+use gdrtune_profiles::vocab::{Choice, Engine, Point};
 use gdrtune_tuner::{
     bench::{Bench, BenchError, BenchInfo},
     objective::{Objective, WeightedPoint},
@@ -19,7 +18,7 @@ use gdrtune_tuner::{
     search::{self, SearchError, SearchOutcome, SearchPlan, Strategy},
     space::{Space, SpaceError},
 };
-use gdrtune_wire::{Inventory, SessionKey};
+use gdrtune_wire::Inventory;
 use tokio::runtime::Handle;
 
 pub use self::{
@@ -29,10 +28,11 @@ pub use self::{
 };
 use self::{observer::RunObserver, verify::Verified};
 use crate::{
-    cluster::{ClusterBench, ClusterConfig, ClusterNote, Probe, link::FleetLink, pace::PaceConfig},
-    connect::{self, ConnectError, Connected},
+    cluster::{ClusterBench, ClusterNote, Probe, pace::PaceConfig},
+    connect::ConnectError,
     control::Controls,
     event::{Event, GdrUse, Level, NodeState, Phase, RunEnd, SCHEMA_VERSION},
+    open::{self, ClusterRequest, Measuring, Watcher},
     output::{OutputDir, OutputError},
     recorder::Recorder,
     store::StoreError,
@@ -48,26 +48,8 @@ pub struct RunConfig {
     pub run_id: String,
     /// Version of gdrtune.
     pub tool: String,
-    /// Hash of the sources.
-    pub build_id: String,
-    /// The executable that runs on the hosts.
-    pub executable: PathBuf,
-    /// Hosts in rank order.
-    pub hosts: Vec<Host>,
-    /// Ranks on each host.
-    pub slots: Vec<u32>,
-    /// How hosts are reached.
-    pub launcher: LauncherKind,
-    /// Hosts that are being connected at the same time.
-    pub fanout: usize,
-    /// What measures.
-    pub engine: Engine,
-    /// Path of NCCL on the hosts; without it, workers search as a job's loader would.
-    pub nccl_library: Option<String>,
-    /// Whether every rank poses as a node of its own.
-    pub emulate_nodes: bool,
-    /// Element type.
-    pub data_type: DataType,
+    /// Where, and with which engine.
+    pub cluster: ClusterRequest,
     /// What is tuned.
     pub points: Vec<Point>,
     /// How large the space is.
@@ -160,11 +142,6 @@ impl From<BenchError> for RunError {
     }
 }
 
-/// A new random key for a run's data sockets.
-pub fn new_key() -> SessionKey {
-    SessionKey(rand::random())
-}
-
 /// Runs from the first agent to the last file. Blocks; runs on a thread of its own.
 ///
 /// # Errors
@@ -199,10 +176,10 @@ fn started(config: &RunConfig) -> Event {
         schema_version: SCHEMA_VERSION,
         run: config.run_id.clone(),
         tool: config.tool.clone(),
-        engine: config.engine,
+        engine: config.cluster.engine,
         hosts: host_text(config),
-        nodes: config.slots.len() as u32,
-        ranks: config.slots.iter().sum(),
+        nodes: config.cluster.slots.len() as u32,
+        ranks: config.cluster.slots.iter().sum(),
         points: config.points.clone(),
         seed: config.seed,
         budget_s: config.budget_s,
@@ -211,7 +188,7 @@ fn started(config: &RunConfig) -> Event {
 }
 
 fn host_text(config: &RunConfig) -> String {
-    let names: Vec<&str> = config.hosts.iter().map(|h| h.name.as_str()).collect();
+    let names: Vec<&str> = config.cluster.hosts.iter().map(|h| h.name.as_str()).collect();
     gdrtune_fleet::hosts::fold(&names)
 }
 
@@ -235,47 +212,24 @@ fn connect_and_run(
     runtime: &Handle,
 ) -> Result<RunOutcome, RunError> {
     recorder.record(Event::Phase { phase: Phase::Connect });
-    let fleet = FleetConfig {
-        fanout: config.fanout,
-        agent_env: connect::nccl_environment(config.nccl_library.as_deref()),
-        ..FleetConfig::new(config.build_id.clone(), config.executable.clone(), config.launcher.clone())
-    };
-    let interrupted = || controls.is_aborted() || recorder.has_failed();
-    let connected = connect::connect(runtime, fleet, &config.hosts, Some(recorder), &interrupted);
-    let Connected { fleet, events, inventories } = connected.map_err(|error| match error {
-        ConnectError::Interrupted => RunError::Interrupted,
-        other => RunError::Connect(other),
-    })?;
     let max_bytes = config.points.iter().map(|p| p.bytes).max().unwrap_or(0);
-    if let Err(error) = connect::check_memory(&config.hosts, &config.slots, &inventories, max_bytes) {
-        runtime.block_on(fleet.shutdown());
-        return Err(RunError::Connect(error));
-    }
+    let pace = PaceConfig { min_lease_ms: config.min_lease_ms, ..PaceConfig::default() };
     let notes = RefCell::new(recorder.clone());
-    let hosts: Vec<&str> = config.hosts.iter().map(|h| h.name.as_str()).collect();
-    let note = Box::new(|note| record_note(&notes.borrow(), &hosts, note));
-    let link = Box::new(FleetLink::new(&fleet, &events));
-    let mut bench = ClusterBench::new(link, cluster_config(config, max_bytes), note);
-    let result = probe(config, &mut bench, recorder, controls).and_then(|probe| {
-        Run { config, recorder, controls, inventories: &inventories, info: bench.info(), probe }.course(&mut bench)
+    let hosts: Vec<&str> = config.cluster.hosts.iter().map(|h| h.name.as_str()).collect();
+    let watcher = Watcher {
+        recorder: Some(recorder),
+        interrupted: &|| controls.is_aborted() || recorder.has_failed(),
+        notes: Box::new(|note| record_note(&notes.borrow(), &hosts, note)),
+    };
+    let measuring = Measuring { max_bytes, pace };
+    let result = open::with_cluster(runtime, &config.cluster, measuring, watcher, |bench, inventories| {
+        let probe = probe(config, bench, recorder, controls)?;
+        Run { config, recorder, controls, inventories, info: bench.info(), probe }.course(bench)
     });
-    bench.close();
-    drop(bench);
-    runtime.block_on(fleet.shutdown());
-    result
-}
-
-fn cluster_config(config: &RunConfig, max_bytes: u64) -> ClusterConfig {
-    ClusterConfig {
-        engine: config.engine,
-        hosts: config.hosts.iter().map(|h| h.name.clone()).collect(),
-        emulate_nodes: config.emulate_nodes,
-        slots: config.slots.clone(),
-        data_type: config.data_type,
-        max_bytes,
-        pace: PaceConfig { min_lease_ms: config.min_lease_ms, ..PaceConfig::default() },
-        key: new_key(),
-    }
+    result.unwrap_or_else(|error| match error {
+        ConnectError::Interrupted => Err(RunError::Interrupted),
+        other => Err(RunError::Connect(other)),
+    })
 }
 
 /// Asks NCCL what it is and what it allows here. Our own engine needs no asking.
@@ -285,7 +239,7 @@ fn probe(
     recorder: &Recorder,
     controls: &Controls,
 ) -> Result<Option<Probe>, RunError> {
-    if config.engine != Engine::Nccl {
+    if config.cluster.engine != Engine::Nccl {
         return Ok(None);
     }
     let probe = bench.probe(config.settings.pins.clone(), &config.points, controls.cancel()).map_err(|e| match e {

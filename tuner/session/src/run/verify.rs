@@ -1,12 +1,7 @@
 //! The verification: default arm against candidate, through the emitted files, until what would ship is what was
 //! measured.
 
-use std::sync::Arc;
-
-use gdrtune_profiles::{
-    emit::{EmitOptions, Format, emit},
-    vocab::Point,
-};
+use gdrtune_profiles::vocab::Point;
 use gdrtune_tuner::{
     bench::{Bench, Setup},
     observe::{Directive, Note, Observer, Phase},
@@ -20,6 +15,7 @@ use super::{Run, RunError, observer::RunObserver, write};
 use crate::{
     ab::{self, AbPlan, AbResult},
     event::{self, Event, Level},
+    recheck,
 };
 
 /// Rounds per arm at least: with fewer, chance alone separates two equal arms too often (2^-7 is under 1 %).
@@ -253,14 +249,7 @@ fn arrange(plan: &AbPlan, result: &AbResult, outcome: &SearchOutcome, has_both: 
 /// The emitted files of a candidate, live for the engine that measures.
 fn deployed(run: &Run<'_>, outcome: &SearchOutcome, candidate: &Candidate) -> Result<Setup, RunError> {
     let profile = write::candidate_profile(run, outcome, candidate);
-    let options = EmitOptions { for_engine: Some(run.config.engine), ..EmitOptions::plain() };
-    let file = |format: Format| {
-        let text = emit(&profile, format, &options).map_err(|error| RunError::Internal(error.to_string()))?;
-        Ok((format.file_name().to_owned(), text))
-    };
-    let files: Vec<(String, String)> =
-        [Format::Env, Format::TunerCsv].into_iter().map(file).collect::<Result<_, RunError>>()?;
-    Ok(Setup::Deployed(Arc::from(files)))
+    recheck::deployed(&profile, run.config.cluster.engine).map_err(|error| RunError::Internal(error.to_string()))
 }
 
 /// Judges each setting of the environment; gives the names of those that go.

@@ -153,7 +153,7 @@ fn skeleton(run: &Run<'_>, outcome: &SearchOutcome, emulated: bool) -> Profile {
         run: gdrtune_profiles::profile::Run {
             id: run.config.run_id.clone(),
             tool: run.config.tool.clone(),
-            engine: run.config.engine,
+            engine: run.config.cluster.engine,
             emulated,
             baseline: Baseline::Site,
             workload: "default".to_owned(),

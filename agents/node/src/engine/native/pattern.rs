@@ -109,14 +109,7 @@ impl Pattern {
     }
 
     /// Counts the elements that differ; `start` is the index of the first one given.
-    fn compare(
-        &self,
-        start: usize,
-        elements: usize,
-        got: &[u8],
-        expected: &[u8],
-        difference: &mut Option<Difference>,
-    ) {
+    fn compare(&self, start: usize, elements: usize, got: &[u8], expected: &[u8], difference: &mut Option<Difference>) {
         let size = self.call.element;
         for (index, (got, expected)) in got.chunks_exact(size).zip(expected.chunks_exact(size)).enumerate() {
             if got == expected {

@@ -1,0 +1,114 @@
+//! From hosts to a bench that measures on them: agents started, what they have checked, workers ended afterwards.
+//!
+//! Whoever measures on a cluster comes through here, so that nothing is left running whatever becomes of the work.
+
+use std::path::PathBuf;
+
+use gdrtune_fleet::{FleetConfig, LauncherKind, hosts::Host};
+use gdrtune_profiles::vocab::{DataType, Engine};
+use gdrtune_wire::{Inventory, SessionKey};
+use tokio::runtime::Handle;
+
+use crate::{
+    cluster::{ClusterBench, ClusterConfig, ClusterNote, link::FleetLink, pace::PaceConfig},
+    connect::{self, ConnectError, Connected},
+    recorder::Recorder,
+};
+
+/// What tells workers where NCCL is (`gdrtune_node::engine::nccl`).
+const NCCL_PATH_VARIABLE: &str = "GDRTUNE_NCCL_LIB";
+
+/// A cluster to measure on.
+#[derive(Debug, Clone)]
+pub struct ClusterRequest {
+    /// Hash of the sources.
+    pub build_id: String,
+    /// The executable that runs on the hosts.
+    pub executable: PathBuf,
+    /// Hosts in rank order.
+    pub hosts: Vec<Host>,
+    /// Ranks on each host.
+    pub slots: Vec<u32>,
+    /// How hosts are reached.
+    pub launcher: LauncherKind,
+    /// Hosts that are being connected at the same time.
+    pub fanout: usize,
+    /// What measures.
+    pub engine: Engine,
+    /// Path of NCCL on the hosts; without it, workers search as a job's loader would.
+    pub nccl_library: Option<String>,
+    /// Whether every rank poses as a node of its own.
+    pub emulate_nodes: bool,
+    /// Element type.
+    pub data_type: DataType,
+}
+
+/// How it is measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measuring {
+    /// Largest size in bytes.
+    pub max_bytes: u64,
+    /// Length of samples.
+    pub pace: PaceConfig,
+}
+
+/// Whoever watches a cluster.
+pub struct Watcher<'a> {
+    /// Hears of nodes while they are being connected.
+    pub recorder: Option<&'a Recorder>,
+    /// Whether the user wants no more, asked while nodes are being connected.
+    pub interrupted: &'a dyn Fn() -> bool,
+    /// Hears what happens to the workers.
+    pub notes: Box<dyn FnMut(ClusterNote) + 'a>,
+}
+
+/// Connects, lets `work` measure, and ends every worker and agent. Blocks; not for a tokio thread.
+///
+/// # Errors
+/// [`ConnectError`] where a host cannot be used; `work` did not run then.
+pub fn with_cluster<T>(
+    runtime: &Handle,
+    request: &ClusterRequest,
+    measuring: Measuring,
+    watcher: Watcher<'_>,
+    work: impl FnOnce(&mut ClusterBench<'_>, &[Inventory]) -> T,
+) -> Result<T, ConnectError> {
+    let fleet = FleetConfig {
+        fanout: request.fanout,
+        agent_env: agent_environment(request),
+        ..FleetConfig::new(request.build_id.clone(), request.executable.clone(), request.launcher.clone())
+    };
+    let Watcher { recorder, interrupted, notes } = watcher;
+    let Connected { fleet, events, inventories } =
+        connect::connect(runtime, fleet, &request.hosts, recorder, interrupted)?;
+    if let Err(error) = connect::check_memory(&request.hosts, &request.slots, &inventories, measuring.max_bytes) {
+        runtime.block_on(fleet.shutdown());
+        return Err(error);
+    }
+    let link = Box::new(FleetLink::new(&fleet, &events));
+    let mut bench = ClusterBench::new(link, cluster_config(request, measuring), notes);
+    let result = work(&mut bench, &inventories);
+    bench.close();
+    drop(bench);
+    runtime.block_on(fleet.shutdown());
+    Ok(result)
+}
+
+/// What every arm must see alike goes to the agents.
+fn agent_environment(request: &ClusterRequest) -> Vec<(String, String)> {
+    let library = request.nccl_library.as_ref();
+    library.map(|path| (NCCL_PATH_VARIABLE.to_owned(), path.clone())).into_iter().collect()
+}
+
+fn cluster_config(request: &ClusterRequest, measuring: Measuring) -> ClusterConfig {
+    ClusterConfig {
+        engine: request.engine,
+        hosts: request.hosts.iter().map(|h| h.name.clone()).collect(),
+        emulate_nodes: request.emulate_nodes,
+        slots: request.slots.clone(),
+        data_type: request.data_type,
+        max_bytes: measuring.max_bytes,
+        pace: measuring.pace,
+        key: SessionKey(rand::random()),
+    }
+}

@@ -1,0 +1,201 @@
+//! A profile measured again: default arm against its emitted files, in fresh process pairs. Searches nothing.
+
+use std::sync::Arc;
+
+use gdrtune_profiles::{
+    emit::{EmitError, EmitOptions, Format, emit},
+    profile::Profile,
+    vocab::{Engine, Point},
+};
+use gdrtune_tuner::{
+    bench::{Bench, BenchError, Cancel, Setup},
+    observe::{Directive, Observer},
+    plan::Candidate,
+    stats::Design,
+    verdict::{self, AbPoint, PointVerdict, Thresholds},
+};
+
+use crate::ab::{self, AbPlan};
+
+/// Samples per point and process, as in a run's own verification.
+const REPEATS: u32 = 2;
+
+/// What is measured again.
+#[derive(Debug, Clone)]
+pub struct RecheckPlan<'a> {
+    /// The profile.
+    pub profile: &'a Profile,
+    /// Where both arms are compared.
+    pub points: Vec<Point>,
+    /// Process pairs: one set of processes of each arm, next to each other.
+    pub pairs: u32,
+    /// Seed of the bootstrap.
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recheck {
+    /// Every point.
+    pub points: Vec<PointVerdict>,
+    /// Complete pairs.
+    pub pairs: u32,
+    /// What failed, for people.
+    pub failures: Vec<String>,
+    /// The arm that kept failing, and how.
+    pub broken: Option<String>,
+}
+
+impl Recheck {
+    /// Whether some point is clearly slower with the profile than without.
+    pub fn has_regression(&self) -> bool {
+        self.points.iter().any(|point| point.decision == verdict::Decision::Regression)
+    }
+}
+
+/// A recheck without a result.
+#[derive(Debug, thiserror::Error)]
+pub enum RecheckError {
+    /// The profile cannot be emitted.
+    #[error(transparent)]
+    Emit(#[from] EmitError),
+    /// The bench cannot go on.
+    #[error(transparent)]
+    Bench(#[from] BenchError),
+}
+
+/// The points of `points` that the profile can change: all where it sets variables, else those that a rule covers.
+pub fn affected(profile: &Profile, points: &[Point]) -> Vec<Point> {
+    let covers = |point: &Point| {
+        profile.rule.iter().any(|rule| rule.collective == point.collective && rule.bytes.contains(point.bytes))
+    };
+    points.iter().copied().filter(|point| !profile.env.is_empty() || covers(point)).collect()
+}
+
+/// The files that a job would run with, live for `engine`: what the deployed arm of an A/B gets.
+///
+/// # Errors
+/// [`EmitError`] where the profile holds what a format cannot carry.
+pub fn deployed(profile: &Profile, engine: Engine) -> Result<Setup, EmitError> {
+    let options = EmitOptions { for_engine: Some(engine), ..EmitOptions::plain() };
+    let file = |format: Format| Ok((format.file_name().to_owned(), emit(profile, format, &options)?));
+    let files: Vec<(String, String)> =
+        [Format::Env, Format::TunerCsv].into_iter().map(file).collect::<Result<_, EmitError>>()?;
+    Ok(Setup::Deployed(Arc::from(files)))
+}
+
+/// Runs the pairs and judges every point.
+///
+/// # Errors
+/// [`RecheckError`] where nothing can be said at all; arms that fail are in [`Recheck`].
+pub fn recheck(
+    bench: &mut dyn Bench,
+    plan: &RecheckPlan<'_>,
+    observer: &mut dyn Observer,
+    cancel: &Cancel,
+) -> Result<Recheck, RecheckError> {
+    let arms = vec![Setup::Site, deployed(plan.profile, bench.info().engine)?];
+    let ab = AbPlan {
+        arms,
+        points: plan.points.clone(),
+        repeats: REPEATS,
+        min_rounds: plan.pairs,
+        max_rounds: plan.pairs,
+        until_s: f64::INFINITY,
+    };
+    let result = ab::interleave(bench, &ab, observer, cancel)?;
+    if result.directive == Directive::Abort {
+        return Err(BenchError::Cancelled.into());
+    }
+    let data: Vec<AbPoint> = plan
+        .points
+        .iter()
+        .enumerate()
+        .map(|(index, &point)| AbPoint {
+            point,
+            weight: 1.0,
+            default: result.times_us[0][index].clone(),
+            candidate: result.times_us[1][index].clone(),
+        })
+        .collect();
+    let thresholds = Thresholds { design: Design::Rounds, ..Thresholds::standard(plan.seed) };
+    let points = verdict::verdict(&data, &thresholds, &Candidate::default()).points;
+    let broken = result.broken.map(|(arm, why)| {
+        let arm = if arm == 0 { "the default arm" } else { "the profile's arm" };
+        format!("{arm}: {why}")
+    });
+    Ok(Recheck { points, pairs: result.rounds, failures: result.failures, broken })
+}
+
+#[cfg(test)]
+mod tests {
+    use gdrtune_profiles::vocab::Collective;
+    use gdrtune_tuner::{
+        bench::{BenchInfo, Outcome, Sample, Script, Timing},
+        observe::Silent,
+    };
+
+    use super::*;
+
+    const PROFILE: &str = include_str!("../../../profiles/tests/golden/nccl.toml");
+
+    fn profile() -> Profile {
+        Profile::parse(PROFILE, "golden").unwrap().0
+    }
+
+    fn point(bytes: u64) -> Point {
+        Point { collective: Collective::AllReduce, bytes }
+    }
+
+    /// The deployed arm takes `factor` of the default's time.
+    struct Fixed(f64);
+
+    impl Bench for Fixed {
+        fn info(&self) -> BenchInfo {
+            BenchInfo { engine: Engine::Nccl, nodes: 4, ranks: 32 }
+        }
+
+        fn now_s(&self) -> f64 {
+            0.0
+        }
+
+        fn run(&mut self, script: &Script, _: &Cancel, sink: &mut dyn FnMut(Sample)) -> Result<(), BenchError> {
+            let factor = match &script.setup {
+                Setup::Deployed(files) => {
+                    assert!(files.iter().any(|(name, text)| name == "nccl-tuner.csv" && text.contains("allreduce,")));
+                    self.0
+                }
+                _ => 1.0,
+            };
+            for (item, asked) in script.items.iter().enumerate() {
+                for _ in 0..asked.repeats {
+                    let us = 100.0 * factor;
+                    let (time_us, slowest_us, median_us, max_us) = (us, us, us, us);
+                    let t = Timing { time_us, slowest_us, median_us, max_us, cpu_us: 0.0, selected: None };
+                    sink(Sample { item, process: 0, outcome: Outcome::Timed(t) });
+                }
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn only_what_a_profile_can_change_is_measured() {
+        let mut profile = profile();
+        let points = [point(1024), point(1 << 40)];
+        assert_eq!(affected(&profile, &points), points, "variables reach every call");
+        profile.env.clear();
+        profile.rule.retain(|rule| rule.bytes.max.is_some());
+        assert_eq!(affected(&profile, &points), [point(1024)]);
+    }
+
+    #[test]
+    fn a_slower_profile_is_a_regression() {
+        let profile = profile();
+        for (factor, regression) in [(0.5, false), (1.0, false), (1.5, true)] {
+            let plan = RecheckPlan { profile: &profile, points: vec![point(1024)], pairs: 7, seed: 1 };
+            let result = recheck(&mut Fixed(factor), &plan, &mut Silent, &Cancel::new()).unwrap();
+            assert_eq!((result.has_regression(), result.pairs), (regression, 7), "{factor}");
+        }
+    }
+}
