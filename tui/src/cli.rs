@@ -105,7 +105,7 @@ pub(crate) struct HostArgs {
     /// File with one host or host list per line: [user@]host [slots=N] [# comment]
     #[arg(long, value_name = "FILE")]
     pub(crate) hostfile: Option<PathBuf>,
-    /// Ranks per host, where the host file does not say (default: 1 with hosts, 4 on this machine alone)
+    /// Ranks per host, where the host file does not say (default: 1 with hosts; on this machine alone 4, or one for each GPU with NCCL)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) ranks_per_node: Option<u32>,
     /// ssh configuration to use instead of ~/.ssh/config (as ssh -F)

@@ -1,6 +1,6 @@
 //! From the command line's hosts to what fleet and session need: hosts in rank order, ranks on each, and the launcher.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use gdrtune_fleet::hosts::{self, Host};
 
@@ -22,11 +22,18 @@ pub(crate) struct Place {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Reads `-w` or `--hostfile`; without either, this machine alone.
+/// GPUs of NVIDIA's driver among the device files in `folder`; 0 where there is none.
+pub(crate) fn gpus(folder: &Path) -> u32 {
+    let is_gpu = |name: &str| name.strip_prefix("nvidia").is_some_and(|rest| rest.parse::<u8>().is_ok());
+    let names = fs::read_dir(folder).into_iter().flatten().flatten();
+    names.filter(|entry| entry.file_name().to_str().is_some_and(is_gpu)).count() as u32
+}
+
+/// Reads `-w` or `--hostfile`; without either, this machine alone, with `local_ranks` where the user does not say.
 ///
 /// # Errors
 /// Wrong use, naming file, line and column.
-pub(crate) fn resolve(args: &HostArgs) -> Result<Place, Failure> {
+pub(crate) fn resolve(args: &HostArgs, local_ranks: u32) -> Result<Place, Failure> {
     let list = match (&args.hosts, &args.hostfile) {
         (Some(text), _) => hosts::parse_list("-w", text).map_err(Failure::usage)?,
         (None, Some(path)) => {
@@ -36,7 +43,7 @@ pub(crate) fn resolve(args: &HostArgs) -> Result<Place, Failure> {
             })?;
             hosts::parse_file(&name, &text).map_err(Failure::usage)?
         }
-        (None, None) => return Ok(this_machine(args.ranks_per_node.unwrap_or(LOCAL_RANKS))),
+        (None, None) => return Ok(this_machine(args.ranks_per_node.unwrap_or(local_ranks))),
     };
     let slots = list.hosts.iter().map(|h| h.slots.or(args.ranks_per_node).unwrap_or(1)).collect();
     Ok(Place { hosts: list.hosts, slots, local: false, warnings: list.warnings })
@@ -46,4 +53,20 @@ pub(crate) fn resolve(args: &HostArgs) -> Result<Place, Failure> {
 pub(crate) fn this_machine(ranks: u32) -> Place {
     let host = Host::named("localhost");
     Place { hosts: vec![host], slots: vec![ranks], local: true, warnings: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_device_files_of_gpus_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(gpus(folder.path()), 0);
+        for name in ["nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "null"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert_eq!(gpus(folder.path()), 3);
+        assert_eq!(gpus(&folder.path().join("missing")), 0);
+    }
 }

@@ -81,7 +81,9 @@ fn nccl_library(measure: &MeasureArgs, args: &NcclArgs) -> Result<Option<String>
 /// Wrong use.
 fn cluster(hosts: &HostArgs, measure: &MeasureArgs, nccl: &NcclArgs) -> Result<ClusterRequest, Failure> {
     let nccl_library = nccl_library(measure, nccl)?;
-    let place = hosts::resolve(hosts)?;
+    // One rank for each GPU, as jobs run; several share one only where nodes are emulated.
+    let gpus = if measure.engine == Engine::Nccl && !nccl.emulate_nodes { hosts::gpus(Path::new("/dev")) } else { 0 };
+    let place = hosts::resolve(hosts, if gpus > 0 { gpus } else { hosts::LOCAL_RANKS })?;
     let launcher = if place.local {
         LauncherKind::Local
     } else {

@@ -90,7 +90,7 @@ fn sends_between_nodes(facts: &Facts, nccl: &NcclFacts) -> bool {
 
 fn allows_nvls(_: &Facts, nccl: &NcclFacts) -> bool {
     let is_nvls = |(algorithm, _): &(Algorithm, Protocol)| matches!(algorithm, Algorithm::Nvls | Algorithm::NvlsTree);
-    nccl.allowed.values().flatten().any(|pair| is_nvls(pair))
+    nccl.allowed.values().flatten().any(is_nvls)
 }
 
 /// The choices of every collective that has any.
