@@ -228,7 +228,7 @@ impl fmt::Display for EngineFacts {
     }
 }
 
-/// How many connections use GPUDirect RDMA, over all ranks and both directions.
+/// How many connections use `GPUDirect` RDMA, over all ranks and both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GdrUse {
