@@ -60,8 +60,8 @@ impl<'a> Run<'a> {
         let seen = self.plugin_calls();
         self.queue()?;
         self.ready.wait()?;
-        self.look_up_ran();
         let decision = self.decision_since(seen);
+        self.look_up_ran();
         let difference = if self.item.check { self.difference()? } else { None };
         let (is_bypassed, is_refused) = (decision == Decision::NotCalled, matches!(decision, Decision::NotAllowed(_)));
         let own = [difference.is_some(), is_asked && is_bypassed, is_asked && is_refused, false].map(i32::from);
@@ -90,8 +90,8 @@ impl<'a> Run<'a> {
         self.ready.wait()?;
         let wall_us = started.elapsed().as_secs_f64() * 1e6;
         let cpu_us = timing::process_cpu_us() - cpu_us;
-        self.look_up_ran();
         let decision = self.decision_since(seen);
+        self.look_up_ran();
         if self.item.choice.is_some() && decision == Decision::NotCalled {
             return Ok(ItemOutcome::Unsupported(self.why_bypassed()));
         }
