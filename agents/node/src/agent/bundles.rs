@@ -59,10 +59,7 @@ impl Bundles {
                 return Err(BundleError::Twice(name.clone()));
             }
         }
-        self.stored += 1;
-        let name = format!("{bundle}.{}", self.stored);
-        let folder = self.home()?.join(name);
-        private_folder(&folder).map_err(|source| BundleError::Write { path: folder.clone(), source })?;
+        let folder = self.make_folder(&bundle.to_string())?;
         for (name, contents) in files {
             let path = folder.join(name);
             write_new(&path, contents).map_err(|source| BundleError::Write { path, source })?;
@@ -76,6 +73,15 @@ impl Bundles {
         let path = self.home()?.join(name);
         write_new(&path, contents).map_err(|source| BundleError::Write { path: path.clone(), source })?;
         Ok(path)
+    }
+
+    /// Makes an empty folder beside the bundles. It goes away with the agent at the latest.
+    pub(super) fn make_folder(&mut self, name: &str) -> Result<PathBuf, BundleError> {
+        self.stored += 1;
+        let name = format!("{name}.{}", self.stored);
+        let folder = self.home()?.join(name);
+        private_folder(&folder).map_err(|source| BundleError::Write { path: folder.clone(), source })?;
+        Ok(folder)
     }
 
     fn home(&mut self) -> Result<&Path, BundleError> {

@@ -9,7 +9,7 @@ use std::{
 
 use gdrtune_wire::{EndCause, ToWorker};
 
-use super::{outbox::OutboxError, worker::Worker};
+use super::{nccl_log::NcclLogs, outbox::OutboxError, worker::Worker};
 
 /// Time that orphans of a worker may take to die before its end is reported all the same.
 const ORPHAN_LIMIT: Duration = Duration::from_secs(5);
@@ -20,12 +20,14 @@ pub(super) struct Group {
     pub(super) workers: Vec<Worker>,
     grace: Duration,
     reaped_at: Option<Instant>,
+    /// What its workers log, removed with the group.
+    _logs: Option<NcclLogs>,
 }
 
 impl Group {
     /// A group of these workers; each gets `grace` between the request to end and the kill.
-    pub(super) fn new(workers: Vec<Worker>, grace: Duration) -> Self {
-        Self { workers, grace, reaped_at: None }
+    pub(super) fn new(workers: Vec<Worker>, grace: Duration, logs: Option<NcclLogs>) -> Self {
+        Self { workers, grace, reaped_at: None, _logs: logs }
     }
 
     /// Sends a message to every running worker. One that has not read earlier ones is ended.

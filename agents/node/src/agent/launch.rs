@@ -19,6 +19,7 @@ use super::{
     bundles::Bundles,
     environment::{self, Variables},
     event::{Event, Serial},
+    nccl_log::NcclLogs,
     process::ChildSpec,
     progress::Progress,
     ranks,
@@ -40,6 +41,8 @@ pub(super) struct Launcher<'a> {
     pub(super) environment: &'a Variables,
     pub(super) bundles: &'a Bundles,
     pub(super) events: &'a SyncSender<Event>,
+    /// Where the workers' NCCL is to log to, if it is.
+    pub(super) logs: Option<&'a NcclLogs>,
 }
 
 /// What came of a start: each rank is in one of the two.
@@ -63,7 +66,10 @@ impl Launcher<'_> {
         let program = self.program();
         let mut launched = Launched::default();
         for (local_rank, rank) in ranks.into_iter().enumerate() {
-            let environment = ranks::of_rank(&group, start, rank, local_rank);
+            let mut environment = ranks::of_rank(&group, start, rank, local_rank);
+            if let Some(logs) = self.logs {
+                logs.request(&mut environment, rank);
+            }
             let spec = ChildSpec { program: &program, arguments: &arguments, environment: &environment };
             *next_serial += 1;
             let started = self.start_rank(now, start, &spec, Identity { serial: Serial(*next_serial), rank });

@@ -22,6 +22,7 @@ mod group;
 mod launch;
 mod lines;
 mod log;
+mod nccl_log;
 mod outbox;
 mod process;
 mod progress;

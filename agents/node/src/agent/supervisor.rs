@@ -24,6 +24,7 @@ use super::{
     group::Group,
     launch,
     log::{Level, Log},
+    nccl_log::{self, NcclLogs},
     outbox::{Outbox, OutboxError},
     process,
 };
@@ -246,6 +247,20 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
+    /// The folder for the logs of a group that is to have some. Without one, its workers know less of what ran.
+    fn make_logs(&mut self, start: &StartGroup) -> Option<NcclLogs> {
+        if !nccl_log::is_wanted(start) {
+            return None;
+        }
+        match self.bundles.make_folder(&format!("logs-{}", start.group.0)) {
+            Ok(folder) => Some(NcclLogs::new(folder)),
+            Err(error) => {
+                self.log.write(Level::Warning, &format!("NCCL does not log in group {}: {error}", start.group.0));
+                None
+            }
+        }
+    }
+
     fn read_inventory(&mut self) {
         let events = self.sender.clone();
         // A broken driver may let a read of its files hang for seconds.
@@ -269,18 +284,20 @@ impl<'a> Supervisor<'a> {
         if let Err(why) = self.provide_plugin(start.engine) {
             return self.refuse(format!("start group {}: {why}", start.group.0));
         }
+        let logs = self.make_logs(start);
         let starter = launch::Launcher {
             config: self.config,
             environment: &self.environment,
             bundles: &self.bundles,
             events: &self.sender,
+            logs: logs.as_ref(),
         };
         let launched = starter.start(now, start, &mut self.next_serial);
         for (rank, cause) in launched.failed {
             self.send(&FromAgent::WorkerEnded { group: start.group, rank, cause });
         }
         if !launched.workers.is_empty() {
-            self.groups.insert(start.group, Group::new(launched.workers, self.config.kill_grace));
+            self.groups.insert(start.group, Group::new(launched.workers, self.config.kill_grace, logs));
         }
     }
 

@@ -129,6 +129,24 @@ impl Agent {
         fs::read_dir(self.temporary.path()).unwrap().count()
     }
 
+    /// Names of files of this kind in the agent's temporary folder, at any depth.
+    pub(crate) fn temporary_files_named(&self, ending: &str) -> Vec<String> {
+        let mut folders = vec![self.temporary.path().to_owned()];
+        let mut names = vec![];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+                let name = entry.file_name().into_string().unwrap();
+                if entry.file_type().unwrap().is_dir() {
+                    folders.push(entry.path());
+                } else if name.ends_with(ending) {
+                    names.push(name);
+                }
+            }
+        }
+        names.sort();
+        names
+    }
+
     pub(crate) fn start_group(&mut self, group: u32, ranks: &[u32], plan: &str) {
         self.send(&ToAgent::Start(start(group, ranks, plan)));
     }

@@ -2,6 +2,7 @@
 
 use std::{collections::VecDeque, fmt, time::Duration};
 
+use gdrtune_profiles::vocab::Choice;
 use gdrtune_tuner::bench::{Outcome, Setup, Timing};
 use gdrtune_wire::{EndCause, EngineReport, FromWorker, GroupId, ItemOutcome, Prediction, Settings, StartGroup, Times};
 
@@ -292,6 +293,55 @@ fn combine(outcomes: &[ItemOutcome]) -> Outcome {
         median_us: mean(|t| t.median_us),
         max_us: max(|t| t.max_us),
         cpu_us: mean(|t| t.cpu_us),
-        selected: times.first().and_then(|t| t.selected),
+        selected: selected(&times),
     })
+}
+
+/// What ran, by the word of the first rank that knows: NCCL logs on rank 0 alone what really ran, and elsewhere the plugin
+/// tells what it asked for. Another rank that says the same may know the channels where the first one does not.
+fn selected(times: &[&Times]) -> Option<Choice> {
+    let told = || times.iter().filter_map(|t| t.selected);
+    let first = told().next()?;
+    let is_same = |other: &Choice| (other.algorithm, other.protocol) == (first.algorithm, first.protocol);
+    Some(told().filter(is_same).find(|choice| choice.channels > 0).unwrap_or(first))
+}
+
+#[cfg(test)]
+mod tests {
+    use gdrtune_profiles::vocab::{Algorithm, Protocol};
+
+    use super::*;
+
+    #[test]
+    fn what_ran_is_the_word_of_the_first_rank_that_knows() {
+        let ring = |channels| Some(Choice { algorithm: Algorithm::Ring, protocol: Protocol::Ll, channels });
+        let tree = |channels| Some(Choice { algorithm: Algorithm::Tree, protocol: Protocol::Ll, channels });
+        for (told, expected) in [
+            (vec![], None),
+            (vec![None, None], None),
+            // By the log, fewer channels than were asked for.
+            (vec![ring(2), ring(8), ring(8)], ring(2)),
+            (vec![None, ring(8)], ring(8)),
+            (vec![ring(0), ring(0), ring(4)], ring(4)),
+            (vec![ring(0), ring(0)], ring(0)),
+            // By the log of a version that names no channels, another algorithm than was asked for.
+            (vec![ring(0), tree(8)], ring(0)),
+        ] {
+            let times: Vec<Times> = told.into_iter().map(time).collect();
+            assert_eq!(selected(&times.iter().collect::<Vec<_>>()), expected, "{times:?}");
+        }
+    }
+
+    fn time(selected: Option<Choice>) -> Times {
+        Times {
+            mean_us: 1.0,
+            median_us: 1.0,
+            min_us: 1.0,
+            max_us: 1.0,
+            cpu_us: 1.0,
+            selected,
+            checked: true,
+            predictions: vec![],
+        }
+    }
 }

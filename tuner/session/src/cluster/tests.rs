@@ -278,8 +278,12 @@ fn a_wrong_result_on_one_rank_disqualifies_the_sample() {
 fn the_time_of_another_choice_is_not_credited() {
     let mut lab = lab(Fault::TwoChannels);
     let asked = |n| Some(choice(Protocol::Simple, n));
-    let (samples, _) = run(&mut lab, &live(vec![item(asked(1), 1), item(asked(2), 1), item(asked(0), 1)]));
-    assert!(matches!(samples[0].outcome, Outcome::Substituted { selected, .. } if selected.channels == 2));
+    let items = vec![item(asked(1), 1), item(asked(2), 1), item(asked(0), 1), item(asked(8), 1)];
+    let (samples, _) = run(&mut lab, &live(items));
+    for more_or_fewer in [0, 3] {
+        let outcome = &samples[more_or_fewer].outcome;
+        assert!(matches!(outcome, Outcome::Substituted { selected, .. } if selected.channels == 2), "{outcome:?}");
+    }
     assert!(matches!(samples[1].outcome, Outcome::Timed(_)));
     assert!(matches!(samples[2].outcome, Outcome::Timed(_)), "0 asks for any count");
 }

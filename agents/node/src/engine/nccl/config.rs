@@ -22,6 +22,12 @@ pub const RULES_VARIABLE: &str = "GDRTUNE_RULES";
 /// NCCL's own variable for a tuner plugin.
 pub const NCCL_PLUGIN_VARIABLE: &str = "NCCL_TUNER_PLUGIN";
 
+/// Path of the file that NCCL was asked to log to, for workers that read there what ran.
+pub const LOG_VARIABLE: &str = "GDRTUNE_NCCL_LOG";
+
+/// NCCL's own variables that ask it for that log: level, subsystems, file.
+pub const LOG_REQUEST_VARIABLES: [&str; 3] = ["NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"];
+
 /// What NCCL takes for the identity of the host.
 pub const HOST_ID_VARIABLE: &str = "NCCL_HOSTID";
 
@@ -42,6 +48,8 @@ pub struct NcclConfig {
     pub has_rules: bool,
     /// Host identity that NCCL is told, where it is told one.
     pub host_id: Option<String>,
+    /// NCCL's log of this rank, where there is one to be read.
+    pub log: Option<PathBuf>,
 }
 
 impl NcclConfig {
@@ -73,6 +81,7 @@ impl NcclConfig {
             deployed_plugin: nccl_plugin.filter(|_| is_deployed).map(PathBuf::from),
             has_rules: is_deployed && lookup(RULES_VARIABLE).is_some(),
             host_id: lookup(HOST_ID_VARIABLE),
+            log: lookup(LOG_VARIABLE).map(PathBuf::from),
         })
     }
 

@@ -29,6 +29,8 @@ pub(super) struct Version(pub(super) c_int);
 impl Version {
     /// 2.19: the first with tuner plugins and all functions that are required here.
     const OLDEST: Self = Self(21_900);
+    /// 2.21: the first whose tuner interface (v2) our plugin has.
+    pub(super) const FIRST_WITH_PLUGIN: Self = Self(22_100);
     /// 2.33, the first that nobody has read.
     const TOO_NEW: Self = Self(23_300);
 

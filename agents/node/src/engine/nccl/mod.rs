@@ -10,6 +10,8 @@ mod communicator;
 mod config;
 mod device;
 mod loader;
+mod log;
+mod log_file;
 mod memory;
 mod run;
 mod tuner_link;
@@ -20,12 +22,12 @@ use gdrtune_profiles::vocab::{Algorithm, Choice, Collective};
 use gdrtune_wire::{EngineReport, Item, ItemOutcome, WorkerInit};
 
 pub use self::config::{
-    GPU_VARIABLE, HOST_ID_VARIABLE, LIBRARY_VARIABLE, LOCAL_RANK_VARIABLE, NCCL_PLUGIN_VARIABLE, NcclConfig,
-    PLUGIN_VARIABLE, RULES_VARIABLE,
+    GPU_VARIABLE, HOST_ID_VARIABLE, LIBRARY_VARIABLE, LOCAL_RANK_VARIABLE, LOG_REQUEST_VARIABLES, LOG_VARIABLE,
+    NCCL_PLUGIN_VARIABLE, NcclConfig, PLUGIN_VARIABLE, RULES_VARIABLE,
 };
 use self::{
-    bootstrap::Bootstrap, communicator::Communicator, device::Device, loader::Nccl, memory::Buffers, run::Run,
-    tuner_link::TunerLink,
+    bootstrap::Bootstrap, communicator::Communicator, device::Device, loader::Nccl, log_file::LogFile, memory::Buffers,
+    run::Run, tuner_link::TunerLink,
 };
 use super::{Engine, EngineError, native::plan::Call};
 
@@ -53,6 +55,7 @@ struct Loaded {
     nccl: Nccl,
     device: Device,
     tuner: Tuner,
+    log: Option<LogFile>,
 }
 
 /// Our end of a tuner plugin.
@@ -61,6 +64,8 @@ enum Tuner {
     Absent,
     /// It takes choices.
     Live(TunerLink),
+    /// NCCL, on this rank or another one, never asked it: choices are refused with this text.
+    Silent(String),
     /// It runs by its rules, and tells what it decided.
     Deployed(TunerLink),
 }
@@ -72,6 +77,8 @@ struct Ready {
     buffers: Buffers,
     device: Device,
     tuner: Tuner,
+    /// NCCL's log, where it keeps one for us.
+    log: Option<LogFile>,
     /// What was called before, so that the first call's set-up is never timed.
     called: HashSet<(Collective, Option<Choice>)>,
 }
@@ -98,7 +105,7 @@ impl NcclEngine {
         let is_deaf = match &ready.tuner {
             Tuner::Deployed(link) => link.calls() == 0,
             Tuner::Absent => true,
-            Tuner::Live(_) => false,
+            Tuner::Live(_) | Tuner::Silent(_) => false,
         };
         if !(self.config.has_rules && is_deaf) {
             return Ok(());
@@ -123,8 +130,13 @@ impl NcclEngine {
         if item.choice.is_some() && !collective.has_choice() {
             return Err(format!("NCCL has no choice for {collective}"));
         }
-        if item.choice.is_some() && !matches!(tuner, Tuner::Live(_)) {
-            return Err("choices need the tuner plugin, and this worker was started without it".to_owned());
+        match tuner {
+            Tuner::Live(_) => {}
+            _ if item.choice.is_none() => {}
+            Tuner::Silent(why) => return Err(why.clone()),
+            Tuner::Absent | Tuner::Deployed(_) => {
+                return Err("choices need the tuner plugin, and this worker was started without it".to_owned());
+            }
         }
         let call = Call {
             collective,
@@ -160,7 +172,7 @@ impl NcclEngine {
         work: impl FnOnce(&Self, &mut Ready) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
         let mut ready = self.take_ready()?;
-        let result = work(self, &mut ready);
+        let result = work(self, &mut ready).map_err(|error| log_file::explained(error, ready.log.as_mut()));
         if result.is_err() {
             ready.comm.give_up();
         }
@@ -181,8 +193,46 @@ impl NcclEngine {
     }
 }
 
+impl Ready {
+    /// The first calls: they prove that data flows, pay for what NCCL sets up with them, and show whether NCCL asks the
+    /// plugin. A choice on a rank that takes none would hang the others, so all ranks take choices or none.
+    fn settle(&mut self) -> Result<(), EngineError> {
+        self.meet([0; memory::FLAGS])?;
+        if let Some(log) = &mut self.log {
+            log.catch_up();
+        }
+        let is_deaf = !matches!(&self.tuner, Tuner::Live(link) if link.calls() > 0);
+        let [is_any_deaf, ..] = self.meet([i32::from(is_deaf), 0, 0, 0])?;
+        if is_any_deaf != 0 && matches!(self.tuner, Tuner::Live(_)) {
+            self.tuner = Tuner::Silent(self.why_silent(is_deaf));
+        }
+        Ok(())
+    }
+
+    fn why_silent(&self, is_own: bool) -> String {
+        if !is_own {
+            return "the tuner plugin was not called on another rank, so choices cannot be made".to_owned();
+        }
+        let version = self.comm.version();
+        let mut why = format!("the tuner plugin was not called: NCCL {version} runs without it");
+        if version < loader::Version::FIRST_WITH_PLUGIN {
+            why += " (2.21 is the first that can load it)";
+        }
+        let said = self.log.as_ref().map(|log| log.facts.tuner.join("; ")).unwrap_or_default();
+        if said.is_empty() { why } else { format!("{why}; its log says: {said}") }
+    }
+
+    /// What NCCL's log said, where it said anything.
+    fn facts(&self) -> Option<&log::Facts> {
+        // Every version counts its channels once the communicator is made: a log without that is not NCCL's.
+        self.log.as_ref().map(|log| &log.facts).filter(|facts| facts.channels.is_some())
+    }
+}
+
 impl Engine for NcclEngine {
     fn bootstrap(&mut self) -> Result<Vec<u8>, EngineError> {
+        // First: NCCL reads its environment when it is loaded.
+        let log = self.config.log.as_deref().and_then(LogFile::open);
         let device = Device::open(&self.config)?;
         let nccl = Nccl::load(self.config.library.as_deref())?;
         let tuner = self.open_tuner()?;
@@ -193,7 +243,7 @@ impl Engine for NcclEngine {
             own.unique_id = Some(communicator::make_unique_id(&nccl)?);
         }
         let bytes = own.encode()?;
-        self.stage = Stage::Loaded(Box::new(Loaded { nccl, device, tuner }));
+        self.stage = Stage::Loaded(Box::new(Loaded { nccl, device, tuner, log }));
         Ok(bytes)
     }
 
@@ -201,15 +251,15 @@ impl Engine for NcclEngine {
         let Stage::Loaded(loaded) = std::mem::replace(&mut self.stage, Stage::Broken) else {
             return Err(EngineError::Order("connect comes once, after bootstrap"));
         };
-        let Loaded { nccl, device, tuner } = *loaded;
+        let Loaded { nccl, device, tuner, mut log } = *loaded;
         let id = bootstrap::agree(peers, self.init.world)?;
-        let comm = Communicator::join(nccl, &id, self.init.rank, self.init.world)?;
+        let comm = Communicator::join(nccl, &id, self.init.rank, self.init.world)
+            .map_err(|error| log_file::explained(error, log.as_mut()))?;
         let buffers = Buffers::new()?;
-        let ready = Ready { comm, buffers, device, tuner, called: HashSet::new() };
+        let ready = Ready { comm, buffers, device, tuner, log, called: HashSet::new() };
         self.stage = Stage::Connected(Box::new(ready));
-        // Proves that data flows, and pays for what NCCL sets up with the first call.
         self.with_ready(|engine, ready| {
-            ready.meet([0; memory::FLAGS])?;
+            ready.settle()?;
             engine.check_rules(ready)
         })
     }
@@ -220,8 +270,8 @@ impl Engine for NcclEngine {
             version: Some(ready.comm.version().to_string()),
             library: Some(ready.comm.library()),
             device: Some(ready.device.name.clone()),
-            channels: None,
-            network: None,
+            channels: ready.facts().and_then(|facts| facts.channels),
+            network: ready.facts().map(|facts| facts.network.clone()),
         }
     }
 

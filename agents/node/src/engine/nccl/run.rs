@@ -5,7 +5,7 @@ use std::time::Instant;
 use gdrtune_profiles::vocab::Choice;
 use gdrtune_wire::{Item, ItemOutcome, Prediction, Times};
 
-use super::{Ready, Tuner, communicator::NcclCall, memory::FLAGS, tuner_link::Decision};
+use super::{Ready, Tuner, communicator::NcclCall, log::Ran, memory::FLAGS, tuner_link::Decision};
 use crate::engine::{
     EngineError,
     native::{
@@ -20,12 +20,14 @@ pub(super) struct Run<'a> {
     ready: &'a mut Ready,
     item: &'a Item,
     call: Call,
+    /// What NCCL's log says that the last call ran.
+    ran: Option<Ran>,
 }
 
 impl<'a> Run<'a> {
     /// The call's buffers have room.
     pub(super) fn new(ready: &'a mut Ready, item: &'a Item, call: Call) -> Self {
-        Self { ready, item, call }
+        Self { ready, item, call, ran: None }
     }
 
     /// Runs the item. All ranks come to the same kind of outcome.
@@ -59,6 +61,7 @@ impl<'a> Run<'a> {
         self.queue()?;
         self.ready.wait()?;
         let decision = self.decision_since(seen);
+        self.look_up_ran();
         let difference = if self.item.check { self.difference()? } else { None };
         let (is_bypassed, is_refused) = (decision == Decision::NotCalled, matches!(decision, Decision::NotAllowed(_)));
         let own = [difference.is_some(), is_asked && is_bypassed, is_asked && is_refused, false].map(i32::from);
@@ -88,6 +91,7 @@ impl<'a> Run<'a> {
         let wall_us = started.elapsed().as_secs_f64() * 1e6;
         let cpu_us = timing::process_cpu_us() - cpu_us;
         let decision = self.decision_since(seen);
+        self.look_up_ran();
         if self.item.choice.is_some() && decision == Decision::NotCalled {
             return Ok(ItemOutcome::Unsupported(self.why_bypassed()));
         }
@@ -103,7 +107,7 @@ impl<'a> Run<'a> {
             min_us: laps_us.first().copied().unwrap_or(0.0),
             max_us: laps_us.last().copied().unwrap_or(0.0),
             cpu_us: cpu_us / per_call,
-            selected: selected(decision),
+            selected: self.ran.map(|ran| ran.beside(told(decision))).or(told(decision)),
             checked: self.item.check,
             predictions: self.predictions(),
         }))
@@ -136,16 +140,28 @@ impl<'a> Run<'a> {
 
     fn plugin_calls(&self) -> u64 {
         match &self.ready.tuner {
-            Tuner::Absent => 0,
+            Tuner::Absent | Tuner::Silent(_) => 0,
             Tuner::Live(link) | Tuner::Deployed(link) => link.calls(),
         }
     }
 
     fn decision_since(&self, before: u64) -> Decision {
         match &self.ready.tuner {
-            Tuner::Absent => Decision::NotCalled,
+            Tuner::Absent | Tuner::Silent(_) => Decision::NotCalled,
             Tuner::Live(link) | Tuner::Deployed(link) => link.decision_since(before, self.item.point.collective),
         }
+    }
+
+    /// Reads in NCCL's log what this item's last call ran. Where nothing new is said, what was said before holds.
+    fn look_up_ran(&mut self) {
+        let Some(log) = self.ready.log.as_mut().filter(|_| self.call.collective.has_choice()) else { return };
+        let part = (self.call.count() * self.call.element) as u64;
+        // From 2.24 on, a rank's part is logged; before, the whole collective.
+        let sizes = [part, part * u64::from(self.call.world)];
+        let collective = self.call.collective;
+        let is_wanted =
+            |ran: &Ran| ran.collective.is_none_or(|other| other == collective) && sizes.contains(&ran.bytes);
+        self.ran = log.last_run(is_wanted).or(self.ran);
     }
 
     /// NCCL's own predictions for the call that was made last; once per checked item, as they do not change.
@@ -219,7 +235,7 @@ fn wrong_outcome(difference: Option<Difference>) -> ItemOutcome {
 }
 
 /// What ran, where the plugin can tell.
-fn selected(decision: Decision) -> Option<Choice> {
+fn told(decision: Decision) -> Option<Choice> {
     match decision {
         Decision::NotCalled => None,
         Decision::Own(choice) | Decision::NotAllowed(choice) => choice,

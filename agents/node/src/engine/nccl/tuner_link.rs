@@ -235,6 +235,38 @@ mod tests {
         assert_eq!((size_of::<RawDecision>(), std::mem::offset_of!(RawDecision, costs_us)), (216, 88));
     }
 
+    extern "C" fn set_nothing(_: i32, _: i32, _: i32, _: i32) -> i32 {
+        0
+    }
+
+    extern "C" fn clear_nothing() {}
+
+    /// A plugin whose structure is larger.
+    unsafe extern "C" fn last_of_another_build(out: *mut RawDecision) -> i32 {
+        let struct_bytes = NOTHING.struct_bytes + 8;
+        // SAFETY: the caller's promise.
+        unsafe { out.write(RawDecision { struct_bytes, ..NOTHING }) };
+        1
+    }
+
+    unsafe extern "C" fn last_of_this_build(out: *mut RawDecision) -> i32 {
+        // SAFETY: the caller's promise.
+        unsafe { out.write(NOTHING) };
+        1
+    }
+
+    #[test]
+    fn a_plugin_of_another_build_is_not_trusted() {
+        for (last, expected) in [
+            (last_of_this_build as unsafe extern "C" fn(*mut RawDecision) -> i32, (1, Decision::Own(None))),
+            (last_of_another_build, (0, Decision::NotCalled)),
+        ] {
+            let library = ManuallyDrop::new(libloading::os::unix::Library::this().into());
+            let link = TunerLink { set: set_nothing, clear: clear_nothing, last, _library: library };
+            assert_eq!((link.calls(), link.decision_since(0, Collective::AllReduce)), expected);
+        }
+    }
+
     #[test]
     fn decisions_are_read() {
         let mut costs_us = NOTHING.costs_us;

@@ -1,6 +1,7 @@
 //! Stand-in for `libcuda.so.1`, for tests only: the driver's entry points that gdrtune's worker calls, on host memory.
 //!
-//! Everything that is queued is done at once, so a stream is always idle. What it does on purpose:
+//! Everything that is queued is done at once, so a stream is always idle. What it does on purpose: `STANDIN_CUDA_FAULT` as
+//! `copy:BYTES` makes copies of at least so many bytes fail, as after an illegal address;
 //! `STANDIN_CUDA_DEVICES` is the number of GPUs (1), `STANDIN_CUDA_MEMORY` the bytes that can be allocated, and
 //! `STANDIN_CUDA_BROKEN=1` makes the stream fail as after an illegal address.
 #![expect(unsafe_code, reason = "stands for a C library")]
@@ -139,6 +140,12 @@ pub extern "C" fn cuMemFree_v2(pointer: u64) -> c_int {
     SUCCESS
 }
 
+/// Whether a copy of this size is to fail.
+fn is_faulty_copy(bytes: usize) -> bool {
+    let fault = std::env::var("STANDIN_CUDA_FAULT").unwrap_or_default();
+    fault.strip_prefix("copy:").and_then(|least| least.parse().ok()).is_some_and(|least: usize| least <= bytes)
+}
+
 /// Whether the range lies in one allocation.
 fn is_ours(pointer: u64, bytes: usize) -> bool {
     let allocations = locked(&ALLOCATIONS);
@@ -151,6 +158,9 @@ pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, byte
     if !is_ours(to, bytes) {
         return INVALID_VALUE;
     }
+    if is_faulty_copy(bytes) {
+        return ILLEGAL_ADDRESS;
+    }
     let to: *mut u8 = std::ptr::with_exposed_provenance_mut(to as usize);
     // SAFETY: the range is ours; `from` is the caller's promise.
     unsafe { to.copy_from(from.cast(), bytes) };
@@ -161,6 +171,9 @@ pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, byte
 pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, _stream: usize) -> c_int {
     if !is_ours(from, bytes) {
         return INVALID_VALUE;
+    }
+    if is_faulty_copy(bytes) {
+        return ILLEGAL_ADDRESS;
     }
     let from: *const u8 = std::ptr::with_exposed_provenance(from as usize);
     // SAFETY: the range is ours; `to` is the caller's promise.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    Comm, INVALID_USAGE, SUCCESS, failed,
+    Comm, INVALID_USAGE, SUCCESS, debug, failed,
     purpose::{self, Fault},
 };
 
@@ -87,6 +87,10 @@ impl Comm {
         // As NCCL counts: the larger side of the whole collective.
         let scale = if matches!(call.kind, Kind::AllGather | Kind::ReduceScatter) { world } else { 1 };
         let selection = crate::tuner::select(self.tuner.as_ref(), call.kind as usize, call.bytes() * scale);
+        let selection = purpose::substituted(selection);
+        if self.rank == 0 {
+            debug::log_call(selection, call.bytes(), call.bytes() * scale);
+        }
         let fault = purpose::fault(selection, self.rank);
         match fault {
             Some(Fault::Hang) => loop {
@@ -94,6 +98,7 @@ impl Comm {
             },
             Some(Fault::Crash) => std::process::abort(),
             Some(Fault::Error) => return failed(INVALID_USAGE, "no algorithm/protocol available for function"),
+            Some(Fault::Late) => purpose::be_late(),
             Some(Fault::Wrong) | None => {}
         }
         let mut hasher = DefaultHasher::new();

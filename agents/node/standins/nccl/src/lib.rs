@@ -7,14 +7,20 @@
 //! |---|---|
 //! | `STANDIN_NCCL_VERSION` | version number (22809), which also decides the tuner interface |
 //! | `STANDIN_NCCL_COSTS` | microseconds of a call, `allreduce:tree:ll=50,...`; `*` for any |
-//! | `STANDIN_NCCL_FAULT` | `hang`, `crash`, `wrong` or `error`, then `:COLLECTIVE:ALGORITHM:PROTOCOL[:RANK]`; rank 0 |
-//! | `STANDIN_NCCL_INIT_ERROR` | text with which the communicator fails |
-//! | `STANDIN_NCCL_BYPASS` | 1: the tuner plugin is loaded, and never asked |
+//! | `STANDIN_NCCL_FAULT` | `hang`, `crash`, `wrong`, `late` or `error`, then `:COLLECTIVE:ALGORITHM:PROTOCOL[:RANK]`; rank 0 |
+//! | | `substitute:COLLECTIVE:ALGORITHM:PROTOCOL:ALGORITHM:PROTOCOL:CHANNELS`: runs the second choice for the first |
+//! | `STANDIN_NCCL_CHANNELS` | most channels of a call (2), whatever is asked for |
+//! | `STANDIN_NCCL_GDR` | 1: connections are by GPU Direct RDMA; `send`: only those that send; else they are sockets |
+//! | `STANDIN_NCCL_INIT_ERROR` | warnings, separated by `|`, with which the communicator fails |
+//! | `STANDIN_NCCL_BYPASS` | 1: the tuner plugin is loaded, and never asked; `unopened`: it cannot be loaded |
 //! | `STANDIN_NCCL_LOG` | file to which rank 0 writes what ran |
+//!
+//! `NCCL_DEBUG`, `NCCL_DEBUG_SUBSYS` and `NCCL_DEBUG_FILE` do what they do in NCCL, for the lines that gdrtune reads.
 #![expect(unsafe_code, reason = "stands for a C library")]
 #![expect(clippy::missing_safety_doc, reason = "the C library's documentation says what must hold")]
 
 mod collective;
+mod debug;
 mod purpose;
 mod segment;
 mod tuner;
@@ -59,8 +65,9 @@ thread_local! {
 
 static LAST_ERROR: Mutex<Option<CString>> = Mutex::new(None);
 
-/// Keeps the text for `ncclGetLastError`.
+/// Warns, and keeps the text for `ncclGetLastError`.
 fn failed(result: c_int, text: &str) -> c_int {
+    debug::warn(text);
     *LAST_ERROR.lock().unwrap_or_else(PoisonError::into_inner) = CString::new(text).ok();
     result
 }
@@ -106,8 +113,9 @@ pub extern "C" fn ncclGetLastError(_comm: *mut Comm) -> *const c_char {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommInitRank(out: *mut *mut Comm, world: c_int, id: UniqueId, rank: c_int) -> c_int {
-    if let Some(text) = purpose::init_error() {
-        return failed(SYSTEM_ERROR, &text);
+    let errors = purpose::init_errors();
+    if !errors.is_empty() {
+        return errors.iter().fold(SYSTEM_ERROR, |result, text| failed(result, text));
     }
     let bytes: Vec<u8> = id.0.iter().map(|byte| byte.cast_unsigned()).take_while(|byte| *byte != 0).collect();
     let path = String::from_utf8_lossy(&bytes);
@@ -115,6 +123,7 @@ pub unsafe extern "C" fn ncclCommInitRank(out: *mut *mut Comm, world: c_int, id:
         Ok(segment) => segment,
         Err(error) => return failed(SYSTEM_ERROR, &format!("join {path}: {error}")),
     };
+    debug::log_communicator(rank as usize, world as usize);
     let tuner = Tuner::load(world as usize);
     let comm = Box::new(Comm { rank: rank as usize, segment, tuner });
     // SAFETY: the caller's promise.

@@ -2,6 +2,7 @@
 
 use std::{
     io::Write as _,
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
@@ -10,8 +11,19 @@ pub(crate) const ALGORITHMS: [&str; 7] =
     ["tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat"];
 pub(crate) const PROTOCOLS: [&str; 3] = ["ll", "ll128", "simple"];
 
+/// Names by `ncclFunc_t` in NCCL's log; the others are there in upper case.
+const LOGGED_COLLECTIVES: [&str; 5] = ["Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce"];
+
 /// 2.28.9.
 const DEFAULT_VERSION: i32 = 22_809;
+
+/// Most channels of a call where nobody says another number.
+const DEFAULT_CHANNELS: i32 = 2;
+
+/// How late a rank is that is to be late, once.
+const DELAY: Duration = Duration::from_millis(200);
+
+static WAS_LATE: AtomicBool = AtomicBool::new(false);
 
 /// What a call runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,12 +39,19 @@ pub(crate) enum Fault {
     Hang,
     Crash,
     Wrong,
+    Late,
     Error,
 }
 
 impl Selection {
     fn names(self) -> [&'static str; 3] {
         [COLLECTIVES[self.collective], ALGORITHMS[self.algorithm], PROTOCOLS[self.protocol]]
+    }
+
+    /// As NCCL's log has them.
+    pub(crate) fn logged_names(self) -> [String; 3] {
+        let [_, algorithm, protocol] = self.names();
+        [LOGGED_COLLECTIVES[self.collective].to_owned(), algorithm.to_uppercase(), protocol.to_uppercase()]
     }
 
     fn matches(self, pattern: &[&str]) -> bool {
@@ -50,12 +69,53 @@ pub(crate) fn version() -> i32 {
     variable("STANDIN_NCCL_VERSION").and_then(|value| value.parse().ok()).unwrap_or(DEFAULT_VERSION)
 }
 
-pub(crate) fn init_error() -> Option<String> {
-    variable("STANDIN_NCCL_INIT_ERROR")
+pub(crate) fn init_errors() -> Vec<String> {
+    let texts = variable("STANDIN_NCCL_INIT_ERROR").unwrap_or_default();
+    texts.split('|').filter(|text| !text.is_empty()).map(str::to_owned).collect()
+}
+
+pub(crate) fn channel_ceiling() -> i32 {
+    variable("STANDIN_NCCL_CHANNELS").and_then(|value| value.parse().ok()).unwrap_or(DEFAULT_CHANNELS)
+}
+
+/// How a rank sends, and how it receives.
+pub(crate) fn transports() -> (&'static str, &'static str) {
+    match variable("STANDIN_NCCL_GDR").as_deref() {
+        Some("1") => ("NET/IB/0/GDRDMA", "NET/IB/0/GDRDMA"),
+        Some("send") => ("NET/IB/0/GDRDMA", "NET/IB/0"),
+        _ => ("NET/Socket/0", "NET/Socket/0"),
+    }
+}
+
+/// What runs in the place of a choice that is to be substituted, on all ranks.
+pub(crate) fn substituted(selection: Selection) -> Selection {
+    let found = variable("STANDIN_NCCL_FAULT").and_then(|text| {
+        let fields: Vec<&str> = text.split(':').collect();
+        let [_, pattern @ .., algorithm, protocol, channels] = fields.as_slice() else { return None };
+        let (algorithm, protocol) = (position(&ALGORITHMS, algorithm)?, position(&PROTOCOLS, protocol)?);
+        let is_meant = fields[0] == "substitute" && selection.matches(pattern);
+        is_meant.then_some(Selection { algorithm, protocol, channels: channels.parse().ok()?, ..selection })
+    });
+    found.unwrap_or(selection)
+}
+
+fn position(names: &[&str], name: &str) -> Option<usize> {
+    names.iter().position(|known| *known == name)
+}
+
+/// Lets some time pass, the first time.
+pub(crate) fn be_late() {
+    if !WAS_LATE.swap(true, Ordering::Relaxed) {
+        std::thread::sleep(DELAY);
+    }
 }
 
 pub(crate) fn is_bypassed() -> bool {
     variable("STANDIN_NCCL_BYPASS").is_some_and(|value| value == "1")
+}
+
+pub(crate) fn is_unopened() -> bool {
+    variable("STANDIN_NCCL_BYPASS").is_some_and(|value| value == "unopened")
 }
 
 /// The fault that this call is to have on this rank.
@@ -74,6 +134,7 @@ pub(crate) fn fault(selection: Selection, rank: usize) -> Option<Fault> {
         "hang" => Some(Fault::Hang),
         "crash" => Some(Fault::Crash),
         "wrong" => Some(Fault::Wrong),
+        "late" => Some(Fault::Late),
         "error" => Some(Fault::Error),
         _ => None,
     }

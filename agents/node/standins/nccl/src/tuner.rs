@@ -1,14 +1,17 @@
 //! NCCL's side of tuner plugins: which interface a version looks for, and the choice itself.
 
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
-use crate::purpose::{self, ALGORITHMS, PROTOCOLS, Selection};
+use crate::{
+    debug::{self, ENV, INIT, TUNING},
+    purpose::{self, ALGORITHMS, PROTOCOLS, Selection},
+};
 
 /// Entry of the cost table that may not be used.
 const IGNORE: f32 = -1.0;
 
 /// Channels where nobody asks for a number.
-const DEFAULT_CHANNELS: i32 = 2;
+const OWN_CHANNELS: i32 = 2;
 
 const TREE: usize = 0;
 const RING: usize = 1;
@@ -60,25 +63,55 @@ fn interfaces(version: i32) -> &'static [u32] {
     }
 }
 
+/// Since 2.28, messages about plugins are part of the initialisation, and have other words.
+fn is_modern() -> bool {
+    purpose::version() >= 22_800
+}
+
+fn say(message: &str) {
+    debug::info(if is_modern() { INIT | TUNING } else { ENV | TUNING }, message);
+}
+
 impl Tuner {
     /// Loads what `NCCL_TUNER_PLUGIN` names; as with NCCL, a plugin that cannot be loaded is no error.
     pub(crate) fn load(world: usize) -> Option<Self> {
-        let path = CString::new(std::env::var("NCCL_TUNER_PLUGIN").ok()?).ok()?;
+        let name = std::env::var("NCCL_TUNER_PLUGIN").ok()?;
+        if purpose::is_unopened() {
+            say(&format!("TUNER/Plugin: {name}: cannot allocate memory in static TLS block"));
+            return None;
+        }
+        let path = CString::new(name.clone()).ok()?;
         // SAFETY: the plugin's constructors may run; it is never closed.
         let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if library.is_null() {
+            // SAFETY: after a failure there is a text, which lives until the next one.
+            let error = unsafe { CStr::from_ptr(libc::dlerror()) };
+            say(&match error.to_string_lossy() {
+                error if error.contains("No such file or directory") => format!("TUNER/Plugin: Could not find: {name}"),
+                error => format!("TUNER/Plugin: {name}: {error}"),
+            });
             return None;
         }
-        interfaces(purpose::version()).iter().find_map(|&interface| {
+        let found = interfaces(purpose::version()).iter().find_map(|&interface| {
             let symbol = CString::new(format!("ncclTunerPlugin_v{interface}")).ok()?;
             // SAFETY: the library is open.
             let table = unsafe { libc::dlsym(library, symbol.as_ptr()) };
-            if table.is_null() {
-                return None;
-            }
-            // SAFETY: the symbol says which table it is.
-            unsafe { Self::start(interface, table, world) }
-        })
+            (!table.is_null()).then_some((interface, table))
+        });
+        let Some((interface, table)) = found else {
+            say(&format!("External tuner plugin {name} is unsupported"));
+            return None;
+        };
+        // SAFETY: all tables begin with a name.
+        let plugin = unsafe { CStr::from_ptr(table.cast::<*const c_char>().read()) }.to_string_lossy();
+        if is_modern() {
+            say(&format!("TUNER/Plugin: Using {plugin} (v{interface})"));
+            say(&format!("Successfully loaded external tuner plugin {name}"));
+        } else {
+            say(&format!("TUNER/Plugin: Using tuner plugin {plugin}"));
+        }
+        // SAFETY: the symbol says which table it is.
+        unsafe { Self::start(interface, table, world) }
     }
 
     /// # Safety
@@ -90,11 +123,11 @@ impl Tuner {
         unsafe {
             let (result, get_coll_info, finish) = if interface < 5 {
                 let table = &*table.cast::<OldTable>();
-                let result = (table.init)(world, world, none(), &raw mut context);
+                let result = (table.init)(world, world, debug::logger(), &raw mut context);
                 (result, table.get_coll_info, table.destroy)
             } else {
                 let table = &*table.cast::<NewTable>();
-                let result = (table.init)(&raw mut context, 1, world, world, none(), none(), none());
+                let result = (table.init)(&raw mut context, 1, world, world, debug::logger(), none(), none());
                 (result, table.get_coll_info, table.finalize)
             };
             (result == crate::SUCCESS).then_some(Self { interface, get_coll_info, finish, context })
@@ -157,6 +190,6 @@ pub(crate) fn select(tuner: Option<&Tuner>, collective: usize, bytes: usize) -> 
         .filter(|&(a, p)| costs[a][p] >= 0.0)
         .reduce(|best, next| if costs[next.0][next.1] < costs[best.0][best.1] { next } else { best });
     let (algorithm, protocol) = chosen.or(best).unwrap_or((RING, 2));
-    let channels = if channels > 0 { channels } else { DEFAULT_CHANNELS };
+    let channels = if channels > 0 { channels } else { OWN_CHANNELS }.min(purpose::channel_ceiling());
     Selection { collective, algorithm, protocol, channels }
 }
