@@ -85,6 +85,16 @@ impl Communicator {
         self.nccl.version
     }
 
+    /// This rank's number.
+    pub(super) fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Ranks in the communicator.
+    pub(super) fn world(&self) -> u32 {
+        self.world
+    }
+
     /// Path of the library.
     pub(super) fn library(&self) -> String {
         self.nccl.path.display().to_string()

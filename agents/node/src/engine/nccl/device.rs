@@ -5,7 +5,10 @@
 //! order all the same. Knows nothing of NCCL.
 #![expect(unsafe_code, reason = "the CUDA driver is a C library")]
 
-use std::ffi::{CStr, c_char};
+use std::{
+    ffi::{CStr, c_char},
+    fmt,
+};
 
 use cudarc::driver::{
     DriverError, result,
@@ -26,6 +29,13 @@ pub(super) struct Device {
     pub(super) pci: String,
     stream: CUstream,
     events: Vec<CUevent>,
+}
+
+/// Memory of a GPU, in bytes, as the driver counts it: all processes that use it included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct MemoryLeft {
+    free: u64,
+    total: u64,
 }
 
 /// Device memory. Freed when dropped.
@@ -98,6 +108,12 @@ impl Device {
         }
     }
 
+    /// Memory that is left on the device.
+    pub(super) fn memory_left(&self) -> Result<MemoryLeft, EngineError> {
+        let (free, total) = result::mem_get_info().map_err(failed("ask how much GPU memory is left"))?;
+        Ok(MemoryLeft { free: free as u64, total: total as u64 })
+    }
+
     /// Makes sure that there are this many events.
     pub(super) fn reserve_events(&mut self, count: usize) -> Result<(), EngineError> {
         while self.events.len() < count {
@@ -117,6 +133,29 @@ impl Device {
         // SAFETY: both events were recorded on this stream.
         let milliseconds = unsafe { result::event::elapsed(self.events[event], self.events[event + 1]) };
         Ok(f64::from(milliseconds.map_err(failed("read an event"))?) * 1e3)
+    }
+}
+
+impl MemoryLeft {
+    /// Bits of a number in one flag: ranks compare flags as signed numbers.
+    const FLAG_BITS: u32 = 31;
+
+    /// As numbers that ranks can tell each other.
+    pub(super) fn flags(self) -> [i32; 4] {
+        let low = |number: u64| (number & ((1 << Self::FLAG_BITS) - 1)) as i32;
+        [low(self.free >> Self::FLAG_BITS), low(self.free), low(self.total >> Self::FLAG_BITS), low(self.total)]
+    }
+
+    pub(super) fn from_flags(flags: [i32; 4]) -> Self {
+        let [free_high, free, total_high, total] = flags.map(|flag| u64::from(flag.cast_unsigned()));
+        Self { free: free_high << Self::FLAG_BITS | free, total: total_high << Self::FLAG_BITS | total }
+    }
+}
+
+impl fmt::Display for MemoryLeft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        write!(f, "{:.1} MiB free of {:.1} MiB", mib(self.free), mib(self.total))
     }
 }
 
@@ -153,4 +192,21 @@ fn pci_address(device: sys::CUdevice) -> Result<String, EngineError> {
         .map_err(failed("read the GPU's PCI address"))?;
     let text = CStr::from_bytes_until_nul(&text).unwrap_or_default();
     Ok(text.to_string_lossy().to_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_survives_the_flags() {
+        for (free, total) in [(0, 0), (300_000, 1 << 31), (3 << 30, 151_000_000_000), (1 << 50, (1 << 50) + 5)] {
+            let left = MemoryLeft { free, total };
+            let flags = left.flags();
+            assert!(flags.iter().all(|flag| 0 <= *flag), "{flags:?}");
+            assert_eq!(MemoryLeft::from_flags(flags), left);
+        }
+        let left = MemoryLeft { free: 3 << 19, total: 150_754_820_096 };
+        assert_eq!(left.to_string(), "1.5 MiB free of 143771.0 MiB");
+    }
 }

@@ -5,9 +5,16 @@
 
 use std::time::{Duration, Instant};
 
-use gdrtune_profiles::vocab::{Collective, DataType, ReduceOp};
+use gdrtune_profiles::{
+    size::Size,
+    vocab::{Collective, DataType, ReduceOp},
+};
 
-use super::{Ready, Tuner, communicator::NcclCall, device::Memory};
+use super::{
+    Ready, Tuner,
+    communicator::NcclCall,
+    device::{Memory, MemoryLeft},
+};
 use crate::engine::{
     EngineError,
     native::plan::{Area, Place},
@@ -26,11 +33,19 @@ pub(super) struct Buffers {
     flags: Memory,
     /// Bytes of each buffer that all ranks have.
     capacity: usize,
-    /// The smallest size that some rank did not get.
-    refused: Option<usize>,
+    /// The smallest size that some rank did not get. It is not tried again, nor is any larger one.
+    refused: Option<Refusal>,
     /// Host copies for checks.
     pub(super) host_input: Vec<u8>,
     pub(super) host_output: Vec<u8>,
+}
+
+/// A size that some rank had no room for.
+struct Refusal {
+    bytes: usize,
+    /// Who had none, and what the driver said; told once, with the first item of this size.
+    why: String,
+    is_told: bool,
 }
 
 impl Buffers {
@@ -62,48 +77,84 @@ impl Buffers {
     /// Replaces both buffers. False where there was no room for both; then there is none of them.
     fn replace(&mut self, bytes: usize) -> Result<bool, EngineError> {
         // The old ones first: on a full device, only that makes room.
-        (self.input, self.output) = (None, None);
+        self.release();
         self.input = Memory::allocate(bytes)?;
         self.output = if self.input.is_some() { Memory::allocate(bytes)? } else { None };
+        if self.output.is_none() {
+            self.release();
+        }
         Ok(self.output.is_some())
+    }
+
+    fn release(&mut self) {
+        (self.input, self.output) = (None, None);
+    }
+
+    /// Whether this much was refused already.
+    fn is_refused(&self, bytes: usize) -> bool {
+        self.refused.as_ref().is_some_and(|refusal| refusal.bytes <= bytes)
+    }
+
+    /// Why there is no room for `bytes`: in full once, then in short.
+    pub(super) fn why_no_room(&mut self, bytes: usize) -> String {
+        let what = format!("out of memory: two buffers of {} bytes", Size(bytes as u64));
+        match &mut self.refused {
+            Some(refusal) if refusal.bytes == bytes && !refusal.is_told => {
+                refusal.is_told = true;
+                format!("{what} have no room {}", refusal.why)
+            }
+            Some(refusal) => format!("{what} are not tried, as {} had no room", Size(refusal.bytes as u64)),
+            None => what,
+        }
     }
 }
 
 impl Ready {
-    /// Makes room for `bytes` in both buffers, on all ranks or on none. Says why there is none.
-    pub(super) fn make_room(&mut self, bytes: usize, most: usize) -> Result<Option<String>, EngineError> {
+    /// Makes room for `bytes` in both buffers, on all ranks or on none. False where there is none on some rank.
+    pub(super) fn make_room(&mut self, bytes: usize, most: usize) -> Result<bool, EngineError> {
         if bytes <= self.buffers.capacity {
-            return Ok(None);
+            return Ok(true);
         }
-        if let Some(refused) = self.buffers.refused.filter(|refused| *refused <= bytes) {
-            return Ok(Some(out_of_memory(bytes, refused)));
+        if self.buffers.is_refused(bytes) {
+            return Ok(false);
         }
         // Some head room: a script that climbs through sizes should not allocate at each.
         let generous = bytes.saturating_mul(2).min(most).max(bytes);
         for wanted in [generous, bytes] {
-            if self.buffers.refused.is_some_and(|refused| refused <= wanted) {
-                continue;
+            if !self.buffers.is_refused(wanted) && self.try_room(wanted)? {
+                return Ok(true);
             }
-            let is_got = self.buffers.replace(wanted)?;
-            let [is_refused, ..] = self.meet([i32::from(!is_got), 0, 0, 0])?;
-            if is_refused == 0 {
-                self.buffers.capacity = wanted;
-                return Ok(None);
-            }
-            self.buffers.refused = Some(wanted);
         }
         self.restore()?;
-        Ok(Some(out_of_memory(bytes, bytes)))
+        Ok(false)
+    }
+
+    /// Replaces both buffers on all ranks, or leaves all without any and remembers why.
+    fn try_room(&mut self, bytes: usize) -> Result<bool, EngineError> {
+        let is_got = self.buffers.replace(bytes)?;
+        // The lowest rank that got none speaks for all.
+        let precedence = if is_got { 0 } else { self.comm.world() - self.comm.rank() } as i32;
+        let [speaker, ..] = self.meet([precedence, 0, 0, 0])?;
+        if speaker == 0 {
+            self.buffers.capacity = bytes;
+            return Ok(true);
+        }
+        let is_speaker = speaker == precedence;
+        let left = if is_speaker { self.device.memory_left()? } else { MemoryLeft::default() };
+        // All let go before any tries again: ranks may share a GPU.
+        self.buffers.release();
+        let left = MemoryLeft::from_flags(self.meet(left.flags())?);
+        let rank = self.comm.world() as i32 - speaker;
+        let gpu = if is_speaker { &self.device.name } else { "the GPU" };
+        let why = format!("on {gpu} of rank {rank} (CUDA_ERROR_OUT_OF_MEMORY, {left})");
+        self.buffers.refused = Some(Refusal { bytes, why, is_told: false });
+        Ok(false)
     }
 
     /// Goes back to the last size that all ranks had.
     fn restore(&mut self) -> Result<(), EngineError> {
         let bytes = self.buffers.capacity;
-        if bytes == 0 {
-            (self.buffers.input, self.buffers.output) = (None, None);
-            return Ok(());
-        }
-        if self.buffers.replace(bytes)? {
+        if bytes == 0 || self.buffers.replace(bytes)? {
             return Ok(());
         }
         let why = format!("{bytes} bytes were there before, and are not any more: another process uses the GPU");
@@ -151,8 +202,4 @@ impl Ready {
         }
         Ok(())
     }
-}
-
-fn out_of_memory(bytes: usize, refused: usize) -> String {
-    format!("out of memory: two buffers of {bytes} bytes for each rank ({refused} were refused on some rank)")
 }

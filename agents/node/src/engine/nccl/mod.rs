@@ -158,8 +158,8 @@ impl NcclEngine {
             Ok(call) => call,
             Err(why) => return Ok(ItemOutcome::Unsupported(why)),
         };
-        if let Some(why) = ready.make_room(call.span(), self.init.max_bytes as usize)? {
-            return Ok(ItemOutcome::Unsupported(why));
+        if !ready.make_room(call.span(), self.init.max_bytes as usize)? {
+            return Ok(ItemOutcome::Unsupported(ready.buffers.why_no_room(call.span())));
         }
         ready.device.reserve_events(item.iterations as usize + 1)?;
         Run::new(ready, item, call).measure()

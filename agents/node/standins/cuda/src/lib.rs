@@ -2,7 +2,8 @@
 //!
 //! Everything that is queued is done at once, so a stream is always idle. What it does on purpose:
 //! `STANDIN_CUDA_DEVICES` is the number of GPUs (1), `STANDIN_CUDA_MEMORY` the bytes that can be allocated, and
-//! `STANDIN_CUDA_BROKEN=1` makes the stream fail as after an illegal address.
+//! `STANDIN_CUDA_BROKEN=1` makes the stream fail as after an illegal address. `STANDIN_CUDA_LOG` is a file to which all ranks
+//! write what did not fit.
 #![expect(unsafe_code, reason = "stands for a C library")]
 #![expect(clippy::missing_safety_doc, reason = "the C library's documentation says what must hold")]
 
@@ -10,6 +11,7 @@ use std::{
     alloc::Layout,
     collections::HashMap,
     ffi::{CStr, c_char, c_int, c_uint, c_void},
+    io::Write as _,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
@@ -35,6 +37,14 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
+}
+
+/// Writes a line to the log.
+fn log(line: &str) {
+    let Ok(path) = std::env::var("STANDIN_CUDA_LOG") else { return };
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    // One write, so that lines of several processes stay whole. A log that cannot be written fails the test that reads it.
+    file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes())).ok();
 }
 
 #[unsafe(no_mangle)]
@@ -117,6 +127,7 @@ pub unsafe extern "C" fn cuMemAlloc_v2(pointer: *mut u64, bytes: usize) -> c_int
     let mut allocations = locked(&ALLOCATIONS);
     let all = allocations.get_or_insert_default();
     if number("STANDIN_CUDA_MEMORY", u64::MAX) < (all.values().sum::<usize>() + bytes) as u64 {
+        log(&format!("refused {bytes}"));
         return OUT_OF_MEMORY;
     }
     // SAFETY: the size is not 0.
@@ -136,6 +147,21 @@ pub extern "C" fn cuMemFree_v2(pointer: u64) -> c_int {
     let Some(layout) = bytes.and_then(layout) else { return INVALID_VALUE };
     // SAFETY: allocated above with this layout, and taken out of the list.
     unsafe { std::alloc::dealloc(std::ptr::with_exposed_provenance_mut(pointer as usize), layout) };
+    SUCCESS
+}
+
+/// What a device has where nobody says how much: as an H200.
+const USUAL_MEMORY: u64 = 150_754_820_096;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> c_int {
+    let used: usize = locked(&ALLOCATIONS).iter().flat_map(HashMap::values).sum();
+    let all = number("STANDIN_CUDA_MEMORY", USUAL_MEMORY) as usize;
+    // SAFETY: the caller's promise.
+    unsafe {
+        free.write(all.saturating_sub(used));
+        total.write(all);
+    }
     SUCCESS
 }
 
