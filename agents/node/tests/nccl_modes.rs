@@ -13,8 +13,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gdrtune_profiles::vocab::{Collective, DataType, Engine, Point, ReduceOp};
-use gdrtune_wire::{FromWorker, Item, ItemOutcome, Script, SessionKey, ToWorker, WorkerInit};
+use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, DataType, Engine, Point, Protocol, ReduceOp};
+use gdrtune_wire::{FromWorker, Item, ItemOutcome, MOST_GRAPH_CALLS, Script, SessionKey, Times, ToWorker, WorkerInit};
 use worker_process::Worker;
 
 const LEASE_MS: u64 = 30_000;
@@ -46,7 +46,48 @@ impl Lab {
         }
         let path = text(folder.path());
         let variables = vec![("LD_LIBRARY_PATH".to_owned(), path.clone()), ("TMPDIR".to_owned(), path)];
-        Self { folder, variables }
+        Self { folder, variables }.with_log("STANDIN_NCCL_LOG")
+    }
+
+    /// With the plugin, as the agent starts workers that switch choices.
+    fn live() -> Self {
+        let lab = Self::new();
+        let plugin = lab.path("libnccl-tuner-gdrtune.so");
+        symlink(stand_in("tuner"), &plugin).unwrap();
+        lab.with("GDRTUNE_TUNER_PLUGIN", &plugin).with("NCCL_TUNER_PLUGIN", &plugin)
+    }
+
+    /// Replaces a stand-in by a copy that lacks a function.
+    fn without(self, kind: &str, names: &[&str], function: &str) -> Self {
+        let mut bytes = fs::read(stand_in(kind)).unwrap();
+        let (symbol, length) = (format!("\0{function}\0").into_bytes(), function.len());
+        let places: Vec<usize> =
+            bytes.windows(length + 2).enumerate().filter(|(_, w)| *w == symbol).map(|(at, _)| at).collect();
+        assert!(!places.is_empty(), "{kind} has no {function}");
+        for at in places {
+            bytes[at + length] = b'_';
+        }
+        for name in names {
+            fs::remove_file(self.path(name)).unwrap();
+            fs::write(self.path(name), &bytes).unwrap();
+        }
+        self
+    }
+
+    fn path(&self, name: &str) -> String {
+        text(&self.folder.path().join(name))
+    }
+
+    /// With a stand-in's log in a file of the variable's name.
+    fn with_log(self, variable: &str) -> Self {
+        let path = self.path(variable);
+        self.with(variable, &path)
+    }
+
+    /// Lines of a log that are equal to this one.
+    fn count(&self, variable: &str, line: &str) -> usize {
+        let log = fs::read_to_string(self.path(variable)).unwrap_or_default();
+        log.lines().filter(|other| *other == line).count()
     }
 
     fn with(mut self, name: &str, value: &str) -> Self {
@@ -67,6 +108,7 @@ impl Lab {
             key: SessionKey([3; 32]),
             max_bytes: terms.max_bytes,
             deadline_ms: LEASE_MS,
+            register_buffers: false,
         }));
         worker
     }
@@ -134,6 +176,7 @@ fn item(bytes: u64) -> Item {
         op: ReduceOp::Sum,
         root: 0,
         in_place: false,
+        graph: false,
         check: true,
         warmup: 1,
         iterations: 3,
@@ -155,10 +198,7 @@ fn told(outcome: &ItemOutcome) -> &str {
 
 #[test]
 fn a_size_without_room_is_said_once_and_larger_ones_are_not_tried() {
-    // 32 bytes are for flags. `cuda-log` counts what was tried.
-    let lab = Lab::new().with("STANDIN_CUDA_MEMORY", "3145728");
-    let log = text(&lab.folder.path().join("cuda-log"));
-    let lab = lab.with("STANDIN_CUDA_LOG", &log);
+    let lab = Lab::new().with("STANDIN_CUDA_MEMORY", "3145728").with_log("STANDIN_CUDA_LOG");
     let terms = Terms { max_bytes: 8 << 20 };
     let items = [1 << 18, 2 << 20, 1 << 20, 2 << 20, 4 << 20, 1 << 10].map(item);
     for outcomes in lab.connected(terms, 2).outcomes(&items) {
@@ -172,9 +212,8 @@ fn a_size_without_room_is_said_once_and_larger_ones_are_not_tried() {
         assert_eq!(outcomes[2..], ["timed", again, larger, "timed"]);
     }
     // The script's largest, once on each rank; after the refusal of 2M, neither it nor the largest again.
-    let log = fs::read_to_string(log).unwrap();
-    let refused = |bytes: usize| log.lines().filter(|line| *line == format!("refused {bytes}")).count();
-    assert_eq!((refused(8 << 20), refused(4 << 20), refused(2 << 20)), (2, 2, 2), "{log}");
+    let refused = |bytes: usize| lab.count("STANDIN_CUDA_LOG", &format!("refused {bytes}"));
+    assert_eq!((refused(8 << 20), refused(4 << 20), refused(2 << 20)), (2, 2, 2));
 }
 
 #[test]
@@ -190,5 +229,133 @@ fn the_rank_that_has_no_room_is_named_on_all() {
         let expected = "out of memory: two buffers of 512K bytes have no room ";
         assert!(told(&outcomes[1]).starts_with(expected), "{rank}: {:?}", outcomes[1]);
         assert_eq!(told(&outcomes[2]), "timed", "{rank}");
+    }
+}
+
+const TREE_LL: Choice = Choice { algorithm: Algorithm::Tree, protocol: Protocol::Ll, channels: 4 };
+
+fn graphed(item: Item) -> Item {
+    Item { graph: true, ..item }
+}
+
+fn timed(outcome: &ItemOutcome) -> &Times {
+    match outcome {
+        ItemOutcome::Timed(times) => times,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_collective_is_right_in_graphs() {
+    let lab = Lab::new();
+    let mut items = Vec::new();
+    for &collective in Collective::ALL {
+        let point = Point { collective, bytes: 6000 };
+        items.push(graphed(Item { point, root: 1, ..item(0) }));
+        if collective.has_choice() {
+            items.push(graphed(Item { point, root: 2, in_place: true, ..item(0) }));
+        }
+    }
+    for (rank, outcomes) in lab.connected(TERMS, 3).outcomes(&items).iter().enumerate() {
+        for (item, outcome) in items.iter().zip(outcomes) {
+            assert_eq!(told(outcome), "timed", "rank {rank}: {item:?}");
+            let times = timed(outcome);
+            assert!(times.min_us <= times.median_us && times.median_us <= times.max_us, "{times:?}");
+        }
+    }
+    // The first one sets up without a graph; then, twice: check, warm-up, and three calls launched twice.
+    assert_eq!(lab.count("STANDIN_NCCL_LOG", "reduce 6000 ring simple 2"), 1 + 2 * (1 + 1 + 2 * 3));
+}
+
+#[test]
+fn choices_hold_in_graphs_and_are_read_back_from_the_capture() {
+    let lab = Lab::live().with("STANDIN_NCCL_COSTS", "allreduce:tree:ll=300,allreduce:*:*=2000");
+    let ring = Choice { algorithm: Algorithm::Ring, protocol: Protocol::Simple, channels: 0 };
+    let plain = [Some(TREE_LL), None, Some(ring)].map(|choice| Item { choice, ..item(4096) });
+    let mut items = plain.clone().map(graphed).to_vec();
+    items.extend(plain);
+    for outcomes in lab.connected(TERMS, 2).outcomes(&items) {
+        let selected: Vec<String> = outcomes.iter().map(|o| timed(o).selected.unwrap().to_string()).collect();
+        assert_eq!(selected, ["tree/ll/4", "ring/simple", "ring/simple", "tree/ll/4", "ring/simple", "ring/simple"]);
+        for (index, least_us) in [(0, 300.0), (1, 2000.0), (2, 2000.0)] {
+            let (graph, plain) = (timed(&outcomes[index]), timed(&outcomes[index + 3]));
+            assert!(least_us <= graph.mean_us && least_us <= graph.min_us + 1.0, "{index}: {graph:?}");
+            assert!(!graph.predictions.is_empty());
+            assert_eq!(graph.predictions, plain.predictions, "{index}");
+        }
+    }
+    // In a graph: the first call, check, warm-up, three calls twice. Without: check, warm-up, three calls.
+    assert_eq!(lab.count("STANDIN_NCCL_LOG", "allreduce 4096 tree ll 4"), 9 + 5);
+}
+
+#[test]
+fn a_choice_or_result_that_is_wrong_is_found_in_graphs() {
+    let lab = Lab::live().with("STANDIN_NCCL_FAULT", "wrong:allreduce:tree:ll:1");
+    let ll128 = Choice { protocol: Protocol::Ll128, ..TREE_LL };
+    let items = [Some(TREE_LL), Some(ll128), None].map(|choice| graphed(Item { choice, ..item(4096) }));
+    for outcomes in lab.connected(TERMS, 2).outcomes(&items) {
+        assert!(matches!(outcomes[0], ItemOutcome::Wrong { .. }), "{:?}", outcomes[0]);
+        assert!(told(&outcomes[1]).starts_with("NCCL 2.28.9 does not allow tree/ll128/4 for allreduce 4K here"));
+        assert_eq!(told(&outcomes[2]), "timed");
+    }
+}
+
+#[test]
+fn a_graph_holds_so_many_calls_and_no_more() {
+    let lab = Lab::new();
+    let items = [graphed(Item { iterations: MOST_GRAPH_CALLS + 100, warmup: 0, ..item(4096) })];
+    for outcomes in lab.connected(TERMS, 2).outcomes(&items) {
+        assert_eq!(told(&outcomes[0]), "timed");
+    }
+    assert_eq!(lab.count("STANDIN_NCCL_LOG", "allreduce 4096 ring simple 2"), 2 + 2 * MOST_GRAPH_CALLS as usize);
+}
+
+#[test]
+fn a_capture_that_is_refused_is_unsupported_on_all_ranks_and_the_next_item_runs() {
+    let driver = ["libcuda.so", "libcuda.so.1"];
+    for (poor, expected) in [
+        (
+            Lab::new().with("STANDIN_CUDA_CAPTURE", "0"),
+            "cannot capture calls into a CUDA graph: CUDA_ERROR_NOT_SUPPORTED: operation not supported",
+        ),
+        (
+            Lab::new().without("cuda", &driver, "cuGraphInstantiateWithFlags"),
+            "cannot capture calls into a CUDA graph: the driver has no cuGraphInstantiateWithFlags: CUDA 11.4 or later has it",
+        ),
+        (
+            Lab::new().with("STANDIN_NCCL_CAPTURE", "0"),
+            "cannot capture allreduce: NCCL 2.28.9: invalid usage (run with NCCL_DEBUG=WARN for details) (5): NCCL cannot be \
+             captured in a graph with this driver",
+        ),
+    ] {
+        let rich = Lab::new();
+        let group = Group::connect(vec![rich.start_rank(TERMS, 0, 2), poor.start_rank(TERMS, 1, 2)]);
+        let outcomes = group.outcomes(&[graphed(item(4096)), item(4096), graphed(item(64))]);
+        let other = "another rank cannot capture the call into a CUDA graph";
+        for (outcomes, why) in outcomes.iter().zip([other, expected]) {
+            let outcomes: Vec<&str> = outcomes.iter().map(told).collect();
+            assert_eq!(outcomes, [why, "timed", why]);
+        }
+    }
+}
+
+/// Ranks that run different things fail in the launch, with their graphs alive; the stand-in ends a process whose
+/// communicator ends before its graphs.
+#[test]
+fn a_launch_that_fails_ends_the_worker_in_good_order() {
+    let lab = Lab::new();
+    let Group { mut workers } = lab.connected(TERMS, 2);
+    for (worker, op) in workers.iter_mut().zip([ReduceOp::Sum, ReduceOp::Max]) {
+        let differing = graphed(Item { op, check: false, warmup: 0, ..item(4096) });
+        worker.send(&ToWorker::Run(Script { id: 1, items: vec![graphed(item(4096)), differing] }));
+    }
+    for worker in &mut workers {
+        assert!(matches!(worker.receive(), Some(FromWorker::Item { outcome: ItemOutcome::Timed(_), .. })));
+        let failure = worker.failure();
+        assert!(
+            failure.ends_with("cannot launch a CUDA graph: CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure"),
+            "{failure}"
+        );
+        assert_eq!(worker.end().code(), Some(1));
     }
 }

@@ -28,7 +28,7 @@ pub use self::{
 };
 use self::{observer::RunObserver, verify::Verified};
 use crate::{
-    cluster::{ClusterBench, ClusterConfig, ClusterNote, link::FleetLink, pace::PaceConfig},
+    cluster::{CallMode, ClusterBench, ClusterConfig, ClusterNote, link::FleetLink, pace::PaceConfig},
     connect::{self, ConnectError, Connected},
     control::Controls,
     event::{Event, Level, NodeState, Phase, RunEnd, SCHEMA_VERSION},
@@ -262,6 +262,7 @@ fn cluster_config(config: &RunConfig, max_bytes: u64) -> ClusterConfig {
         data_type: config.data_type,
         max_bytes,
         pace: PaceConfig { min_lease_ms: config.min_lease_ms, ..PaceConfig::default() },
+        calls: CallMode::default(),
         key: new_key(),
     }
 }

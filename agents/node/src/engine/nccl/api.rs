@@ -31,6 +31,9 @@ pub(super) type Stream = *mut c_void;
 /// `ncclSuccess`.
 pub(super) const SUCCESS: c_int = 0;
 
+/// `ncclInvalidArgument` and `ncclInvalidUsage`: the call was refused, and nothing is broken.
+pub(super) const REFUSALS: [c_int; 2] = [4, 5];
+
 /// `ncclInProgress`: not over yet; no failure.
 pub(super) const IN_PROGRESS: c_int = 7;
 

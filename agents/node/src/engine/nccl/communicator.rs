@@ -107,6 +107,17 @@ impl Communicator {
         check(&self.nccl, self.comm, result, || format!("start {}", call.collective))
     }
 
+    /// Adds a call to the graph that the stream captures. Says why NCCL refuses that, where it does; nothing is broken then.
+    pub(super) fn capture(&mut self, call: &NcclCall, stream: Stream) -> Result<Option<String>, EngineError> {
+        let result = self.dispatch(call, stream);
+        let checked = check(&self.nccl, self.comm, result, || format!("capture {}", call.collective));
+        if api::REFUSALS.contains(&result) {
+            return Ok(checked.err().map(|refusal| refusal.to_string()));
+        }
+        self.is_broken |= result != SUCCESS;
+        checked.map(|()| None)
+    }
+
     fn dispatch(&self, call: &NcclCall, stream: Stream) -> c_int {
         let api = &self.nccl.api;
         let (send, receive, count, root) = (call.send, call.receive, call.count, call.root as c_int);

@@ -5,6 +5,8 @@
 //! order all the same. Knows nothing of NCCL.
 #![expect(unsafe_code, reason = "the CUDA driver is a C library")]
 
+mod graph;
+
 use std::{
     ffi::{CStr, c_char},
     fmt,
@@ -15,6 +17,7 @@ use cudarc::driver::{
     sys::{self, CUdeviceptr, CUevent, CUevent_flags, CUresult, CUstream},
 };
 
+pub(super) use self::graph::Graph;
 use super::{api::Stream, config::NcclConfig, loader};
 use crate::engine::EngineError;
 

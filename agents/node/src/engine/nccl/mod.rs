@@ -161,7 +161,7 @@ impl NcclEngine {
         if !ready.make_room(call.span(), self.init.max_bytes as usize)? {
             return Ok(ItemOutcome::Unsupported(ready.buffers.why_no_room(call.span())));
         }
-        ready.device.reserve_events(item.iterations as usize + 1)?;
+        ready.device.reserve_events(item.iterations.max(1) as usize + 1)?;
         Run::new(ready, item, call).measure()
     }
 }

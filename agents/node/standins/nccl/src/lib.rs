@@ -10,10 +10,12 @@
 //! | `STANDIN_NCCL_FAULT` | `hang`, `crash`, `wrong` or `error`, then `:COLLECTIVE:ALGORITHM:PROTOCOL[:RANK]`; rank 0 |
 //! | `STANDIN_NCCL_INIT_ERROR` | text with which the communicator fails |
 //! | `STANDIN_NCCL_BYPASS` | 1: the tuner plugin is loaded, and never asked |
+//! | `STANDIN_NCCL_CAPTURE` | 0: calls on a stream that captures are refused |
 //! | `STANDIN_NCCL_LOG` | file to which rank 0 writes what ran |
 #![expect(unsafe_code, reason = "stands for a C library")]
 #![expect(clippy::missing_safety_doc, reason = "the C library's documentation says what must hold")]
 
+mod capture;
 mod collective;
 mod purpose;
 mod segment;
@@ -22,9 +24,13 @@ mod tuner;
 use std::{
     cell::RefCell,
     ffi::{CString, c_char, c_int, c_void},
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
+use capture::Task;
 use collective::{Call, Kind, Transfer};
 use segment::Segment;
 use tuner::Tuner;
@@ -43,6 +49,8 @@ pub struct Comm {
     rank: usize,
     segment: Segment,
     tuner: Option<Tuner>,
+    /// Calls in graphs that are not destroyed yet.
+    captured: AtomicUsize,
 }
 
 /// Sends and receives of the open group.
@@ -116,7 +124,7 @@ pub unsafe extern "C" fn ncclCommInitRank(out: *mut *mut Comm, world: c_int, id:
         Err(error) => return failed(SYSTEM_ERROR, &format!("join {path}: {error}")),
     };
     let tuner = Tuner::load(world as usize);
-    let comm = Box::new(Comm { rank: rank as usize, segment, tuner });
+    let comm = Box::new(Comm { rank: rank as usize, segment, tuner, captured: AtomicUsize::new(0) });
     // SAFETY: the caller's promise.
     unsafe { out.write(Box::into_raw(comm)) };
     SUCCESS
@@ -125,7 +133,11 @@ pub unsafe extern "C" fn ncclCommInitRank(out: *mut *mut Comm, world: c_int, id:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommDestroy(comm: *mut Comm) -> c_int {
     // SAFETY: made by init, ended once.
-    drop(unsafe { Box::from_raw(comm) });
+    let comm = unsafe { Box::from_raw(comm) };
+    // The real one waits for the end of the graphs, for ever.
+    if comm.captured.load(Ordering::Acquire) != 0 {
+        std::process::abort();
+    }
     SUCCESS
 }
 
@@ -159,7 +171,7 @@ pub extern "C" fn ncclGroupEnd() -> c_int {
     }
     // SAFETY: the communicator of the transfers, alive until the caller ends it.
     let comm = unsafe { &*comm };
-    comm.transfer(&transfers)
+    comm.start(Task::Transfers(transfers))
 }
 
 /// Adds to the open group.
@@ -201,10 +213,10 @@ pub extern "C" fn ncclRecv(
 }
 
 /// Runs a call of one of the five functions that have a choice.
-unsafe fn run(comm: *mut Comm, call: &Call) -> c_int {
+unsafe fn run(comm: *mut Comm, call: Call) -> c_int {
     // SAFETY: the caller's promise.
     let comm = unsafe { &*comm };
-    comm.run(call)
+    comm.enqueue(call)
 }
 
 #[unsafe(no_mangle)]
@@ -218,7 +230,7 @@ pub unsafe extern "C" fn ncclAllReduce(
     _stream: *mut c_void,
 ) -> c_int {
     // SAFETY: the caller's promise, here and below.
-    unsafe { run(comm, &Call::new(Kind::AllReduce, send, receive, count, kind).with_op(op)) }
+    unsafe { run(comm, Call::new(Kind::AllReduce, send, receive, count, kind).with_op(op)) }
 }
 
 #[unsafe(no_mangle)]
@@ -231,7 +243,7 @@ pub unsafe extern "C" fn ncclAllGather(
     _stream: *mut c_void,
 ) -> c_int {
     // SAFETY: as above.
-    unsafe { run(comm, &Call::new(Kind::AllGather, send, receive, count, kind)) }
+    unsafe { run(comm, Call::new(Kind::AllGather, send, receive, count, kind)) }
 }
 
 #[unsafe(no_mangle)]
@@ -245,7 +257,7 @@ pub unsafe extern "C" fn ncclReduceScatter(
     _stream: *mut c_void,
 ) -> c_int {
     // SAFETY: as above.
-    unsafe { run(comm, &Call::new(Kind::ReduceScatter, send, receive, count, kind).with_op(op)) }
+    unsafe { run(comm, Call::new(Kind::ReduceScatter, send, receive, count, kind).with_op(op)) }
 }
 
 #[unsafe(no_mangle)]
@@ -259,7 +271,7 @@ pub unsafe extern "C" fn ncclBroadcast(
     _stream: *mut c_void,
 ) -> c_int {
     // SAFETY: as above.
-    unsafe { run(comm, &Call::new(Kind::Broadcast, send, receive, count, kind).with_root(root)) }
+    unsafe { run(comm, Call::new(Kind::Broadcast, send, receive, count, kind).with_root(root)) }
 }
 
 #[unsafe(no_mangle)]
@@ -274,5 +286,5 @@ pub unsafe extern "C" fn ncclReduce(
     _stream: *mut c_void,
 ) -> c_int {
     // SAFETY: as above.
-    unsafe { run(comm, &Call::new(Kind::Reduce, send, receive, count, kind).with_op(op).with_root(root)) }
+    unsafe { run(comm, Call::new(Kind::Reduce, send, receive, count, kind).with_op(op).with_root(root)) }
 }
