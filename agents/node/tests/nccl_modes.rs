@@ -23,9 +23,11 @@ const LEASE_MS: u64 = 30_000;
 #[derive(Clone, Copy)]
 struct Terms {
     max_bytes: u64,
+    register_buffers: bool,
 }
 
-const TERMS: Terms = Terms { max_bytes: 1 << 20 };
+const TERMS: Terms = Terms { max_bytes: 1 << 20, register_buffers: false };
+const REGISTERED: Terms = Terms { register_buffers: true, ..TERMS };
 
 /// A group of ranks on stand-ins, each a node of its own, on one GPU.
 struct Group {
@@ -108,7 +110,7 @@ impl Lab {
             key: SessionKey([3; 32]),
             max_bytes: terms.max_bytes,
             deadline_ms: LEASE_MS,
-            register_buffers: false,
+            register_buffers: terms.register_buffers,
         }));
         worker
     }
@@ -199,7 +201,7 @@ fn told(outcome: &ItemOutcome) -> &str {
 #[test]
 fn a_size_without_room_is_said_once_and_larger_ones_are_not_tried() {
     let lab = Lab::new().with("STANDIN_CUDA_MEMORY", "3145728").with_log("STANDIN_CUDA_LOG");
-    let terms = Terms { max_bytes: 8 << 20 };
+    let terms = Terms { max_bytes: 8 << 20, ..TERMS };
     let items = [1 << 18, 2 << 20, 1 << 20, 2 << 20, 4 << 20, 1 << 10].map(item);
     for outcomes in lab.connected(terms, 2).outcomes(&items) {
         let outcomes: Vec<&str> = outcomes.iter().map(told).collect();
@@ -357,5 +359,69 @@ fn a_launch_that_fails_ends_the_worker_in_good_order() {
             "{failure}"
         );
         assert_eq!(worker.end().code(), Some(1));
+    }
+}
+
+#[test]
+fn registered_buffers_come_from_nccl_and_leave_nothing_behind() {
+    let lab = Lab::new().with_log("STANDIN_NCCL_MEMORY_LOG");
+    let group = lab.connected(REGISTERED, 2);
+    let items = [item(4096), graphed(item(8192)), item(4096)];
+    // The stand-in ends a process that has left something behind, or frees what is registered.
+    for outcomes in group.outcomes(&items) {
+        assert!(outcomes.iter().all(|outcome| told(outcome) == "timed"), "{outcomes:?}");
+    }
+    // Two buffers on two ranks, with head room.
+    let counts = ["allocate", "register", "deregister", "free"]
+        .map(|what| lab.count("STANDIN_NCCL_MEMORY_LOG", &format!("{what} 16384")));
+    assert_eq!(counts, [4; 4]);
+    // Without that, NCCL's allocator is not asked.
+    let lab = Lab::new().with_log("STANDIN_NCCL_MEMORY_LOG");
+    assert_eq!(told(&lab.connected(TERMS, 2).outcomes(&items)[0][0]), "timed");
+    assert!(!Path::new(&lab.path("STANDIN_NCCL_MEMORY_LOG")).exists());
+}
+
+#[test]
+fn registered_buffers_without_room_are_refused_and_smaller_ones_registered() {
+    let lab = Lab::new().with("STANDIN_CUDA_MEMORY", "1048576").with_log("STANDIN_NCCL_MEMORY_LOG");
+    let items = [1 << 20, 1 << 16, 1 << 20].map(item);
+    for outcomes in lab.connected(REGISTERED, 2).outcomes(&items) {
+        let outcomes: Vec<&str> = outcomes.iter().map(told).collect();
+        assert!(outcomes[0].starts_with("out of memory: two buffers of 1M bytes have no room on "), "{}", outcomes[0]);
+        assert_eq!(outcomes[1], "timed");
+        assert!(outcomes[2].starts_with("out of memory: two buffers of 1M bytes are not tried"), "{}", outcomes[2]);
+    }
+    let counts =
+        ["register", "deregister", "free"].map(|what| lab.count("STANDIN_NCCL_MEMORY_LOG", &format!("{what} 131072")));
+    assert_eq!(counts, [4; 3]);
+}
+
+#[test]
+fn a_failure_with_registered_buffers_ends_the_worker_in_good_order() {
+    let lab = Lab::live().with("STANDIN_NCCL_FAULT", "error:allreduce:tree:ll:0").with_log("STANDIN_NCCL_MEMORY_LOG");
+    let Group { mut workers } = lab.connected(REGISTERED, 1);
+    let failing = Item { choice: Some(TREE_LL), ..item(4096) };
+    workers[0].send(&ToWorker::Run(Script { id: 1, items: vec![failing] }));
+    let failure = workers[0].failure();
+    assert!(failure.contains("cannot start allreduce: "), "{failure}");
+    assert_eq!(workers[0].end().code(), Some(1));
+    // The aborted communicator forgets by itself; the memory is freed after.
+    let counts =
+        ["register", "deregister", "free"].map(|what| lab.count("STANDIN_NCCL_MEMORY_LOG", &format!("{what} 8192")));
+    assert_eq!(counts, [2, 0, 2]);
+}
+
+#[test]
+fn an_nccl_that_cannot_register_fails_the_start_and_is_named() {
+    for function in ["ncclMemAlloc", "ncclCommRegister", "ncclCommDeregister"] {
+        let lab = Lab::new().without("nccl", &["libnccl.so.2"], function);
+        let failure = lab.start_rank(REGISTERED, 0, 1).failure();
+        let (start, end) = (
+            "rank 0 of 1, bootstrap: cannot register buffers: NCCL 2.28.9 (libnccl.so.2) has no ",
+            format!(" has no {function}: NVIDIA's NCCL has it since 2.19"),
+        );
+        assert!(failure.starts_with(start) && failure.ends_with(&end), "{failure}");
+        // It is no matter where nobody asks for that.
+        assert_eq!(told(&lab.connected(TERMS, 1).outcomes(&[item(64)])[0][0]), "timed");
     }
 }

@@ -194,6 +194,16 @@ impl Communicator {
         check(&self.nccl, self.comm, worst, || "go on with the communicator".to_owned())
     }
 
+    /// NCCL's handle, for calls that are none of this module's.
+    pub(super) fn handle(&self) -> Comm {
+        self.comm
+    }
+
+    /// Turns the result of such a call into ours.
+    pub(super) fn check(&self, result: c_int, what: impl FnOnce() -> String) -> Result<(), EngineError> {
+        check(&self.nccl, self.comm, result, what)
+    }
+
     /// Whether nothing has gone wrong yet.
     pub(super) fn is_usable(&self) -> bool {
         !self.is_broken

@@ -8,7 +8,7 @@
 mod graph;
 
 use std::{
-    ffi::{CStr, c_char},
+    ffi::{CStr, c_char, c_int, c_void},
     fmt,
 };
 
@@ -45,7 +45,12 @@ pub(super) struct MemoryLeft {
 pub(super) struct Memory {
     pointer: CUdeviceptr,
     bytes: usize,
+    /// The other allocator's function to free it; the driver's where there is none.
+    free: Option<FreeFunction>,
 }
+
+/// Frees memory of an allocator other than the driver's.
+pub(super) type FreeFunction = unsafe extern "C" fn(*mut c_void) -> c_int;
 
 /// What the driver said, with its name and meaning.
 fn failed(what: &str) -> impl FnOnce(DriverError) -> EngineError {
@@ -143,6 +148,11 @@ impl MemoryLeft {
     /// Bits of a number in one flag: ranks compare flags as signed numbers.
     const FLAG_BITS: u32 = 31;
 
+    /// Whether no buffer of this size fits.
+    pub(super) fn is_below(self, bytes: usize) -> bool {
+        self.free < bytes as u64
+    }
+
     /// As numbers that ranks can tell each other.
     pub(super) fn flags(self) -> [i32; 4] {
         let low = |number: u64| (number & ((1 << Self::FLAG_BITS) - 1)) as i32;
@@ -167,23 +177,41 @@ impl Memory {
     pub(super) fn allocate(bytes: usize) -> Result<Option<Self>, EngineError> {
         // SAFETY: the driver takes any size, and says so where no context is current.
         match unsafe { result::malloc_sync(bytes.max(1)) } {
-            Ok(pointer) => Ok(Some(Self { pointer, bytes })),
+            Ok(pointer) => Ok(Some(Self { pointer, bytes, free: None })),
             Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Ok(None),
             Err(error) => Err(failed("allocate GPU memory")(error)),
         }
     }
 
+    /// Takes over memory that is freed with `free`.
+    ///
+    /// # Safety
+    /// `address` is device memory of that many bytes that nobody else frees, and `free` frees it.
+    pub(super) unsafe fn adopt(address: *mut c_void, bytes: usize, free: FreeFunction) -> Self {
+        Self { pointer: address.expose_provenance() as CUdeviceptr, bytes, free: Some(free) }
+    }
+
+    /// Its length.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The address of a byte, as NCCL takes it.
-    pub(super) fn address(&self, start: usize) -> *mut std::ffi::c_void {
+    pub(super) fn address(&self, start: usize) -> *mut c_void {
         std::ptr::with_exposed_provenance_mut(self.pointer as usize + start)
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: allocated above, freed once; the driver waits for what still uses it. After a fault of the
-        // context it fails, and the process ends.
-        unsafe { result::free_sync(self.pointer) }.ok();
+        // SAFETY: allocated above or taken over, freed once; the driver waits for what still uses it. After a fault of
+        // the context it fails, and the process ends.
+        unsafe {
+            match self.free {
+                Some(free) => drop(free(self.address(0))),
+                None => drop(result::free_sync(self.pointer)),
+            }
+        }
     }
 }
 

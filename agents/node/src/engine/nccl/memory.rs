@@ -14,6 +14,7 @@ use super::{
     Ready, Tuner,
     communicator::NcclCall,
     device::{Memory, MemoryLeft},
+    registration::{Registrar, Registration},
 };
 use crate::engine::{
     EngineError,
@@ -31,6 +32,9 @@ pub(super) struct Buffers {
     input: Option<Memory>,
     output: Option<Memory>,
     flags: Memory,
+    /// Who registers input and output; nobody where they are plain memory.
+    registrar: Option<Registrar>,
+    registrations: Vec<Registration>,
     /// Bytes of each buffer that all ranks have.
     capacity: usize,
     /// The smallest size that some rank did not get. It is not tried again, nor is any larger one.
@@ -50,14 +54,23 @@ struct Refusal {
 
 impl Buffers {
     /// No room yet, except for flags. A context is current.
-    pub(super) fn new() -> Result<Self, EngineError> {
+    pub(super) fn new(registrar: Option<Registrar>) -> Result<Self, EngineError> {
         let flags = Memory::allocate(2 * FLAGS * size_of::<i32>())?;
         let flags = flags.ok_or_else(|| EngineError::Library {
             what: "allocate GPU memory".to_owned(),
             why: "not even a few bytes are left: another process uses the GPU".to_owned(),
         })?;
-        let (host_input, host_output) = (vec![], vec![]);
-        Ok(Self { input: None, output: None, flags, capacity: 0, refused: None, host_input, host_output })
+        Ok(Self {
+            input: None,
+            output: None,
+            flags,
+            registrar,
+            registrations: vec![],
+            capacity: 0,
+            refused: None,
+            host_input: vec![],
+            host_output: vec![],
+        })
     }
 
     /// The device memory of an area.
@@ -72,22 +85,6 @@ impl Buffers {
     /// The device address of a place; null where nothing was ever allocated.
     pub(super) fn address(&self, place: Place) -> *mut std::ffi::c_void {
         self.area(place.area).map_or(std::ptr::null_mut(), |memory| memory.address(place.start))
-    }
-
-    /// Replaces both buffers. False where there was no room for both; then there is none of them.
-    fn replace(&mut self, bytes: usize) -> Result<bool, EngineError> {
-        // The old ones first: on a full device, only that makes room.
-        self.release();
-        self.input = Memory::allocate(bytes)?;
-        self.output = if self.input.is_some() { Memory::allocate(bytes)? } else { None };
-        if self.output.is_none() {
-            self.release();
-        }
-        Ok(self.output.is_some())
-    }
-
-    fn release(&mut self) {
-        (self.input, self.output) = (None, None);
     }
 
     /// Whether this much was refused already.
@@ -110,6 +107,55 @@ impl Buffers {
 }
 
 impl Ready {
+    /// Replaces both buffers. False where there was no room for both; then there is none of them.
+    fn replace(&mut self, bytes: usize) -> Result<bool, EngineError> {
+        // The old ones first: on a full device, only that makes room.
+        self.release()?;
+        self.buffers.input = self.allocate(bytes)?;
+        self.buffers.output = if self.buffers.input.is_some() { self.allocate(bytes)? } else { None };
+        if self.buffers.output.is_none() {
+            self.release()?;
+            return Ok(false);
+        }
+        let Buffers { input, output, registrar, registrations, .. } = &mut self.buffers;
+        if let Some(registrar) = registrar {
+            for memory in [input, output].into_iter().flatten() {
+                registrations.push(registrar.register(&self.comm, memory)?);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Memory for a buffer, or `None` where there is not enough.
+    fn allocate(&self, bytes: usize) -> Result<Option<Memory>, EngineError> {
+        let Some(registrar) = &self.buffers.registrar else { return Memory::allocate(bytes) };
+        match registrar.allocate(&self.comm, bytes) {
+            Ok(memory) => Ok(Some(memory)),
+            // NCCL has no result of its own for it: one for all failures of CUDA, and CUDA's words in the text.
+            Err(error) if error.to_string().contains("out of memory") || self.device.memory_left()?.is_below(bytes) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Lets go of both buffers. Nothing that uses them runs any more.
+    pub(super) fn release(&mut self) -> Result<(), EngineError> {
+        let Buffers { input, output, registrar, registrations, .. } = &mut self.buffers;
+        if let Some(registrar) = registrar {
+            for registration in registrations.drain(..) {
+                registrar.deregister(&self.comm, &registration)?;
+            }
+        }
+        (*input, *output) = (None, None);
+        Ok(())
+    }
+
+    /// Whether buffers are known to the communicator, which must not end in good order before they are not.
+    pub(super) fn has_registrations(&self) -> bool {
+        !self.buffers.registrations.is_empty()
+    }
+
     /// Makes room for `bytes` in both buffers, on all ranks or on none. False where there is none on some rank.
     pub(super) fn make_room(&mut self, bytes: usize, most: usize) -> Result<bool, EngineError> {
         if bytes <= self.buffers.capacity {
@@ -131,7 +177,7 @@ impl Ready {
 
     /// Replaces both buffers on all ranks, or leaves all without any and remembers why.
     fn try_room(&mut self, bytes: usize) -> Result<bool, EngineError> {
-        let is_got = self.buffers.replace(bytes)?;
+        let is_got = self.replace(bytes)?;
         // The lowest rank that got none speaks for all.
         let precedence = if is_got { 0 } else { self.comm.world() - self.comm.rank() } as i32;
         let [speaker, ..] = self.meet([precedence, 0, 0, 0])?;
@@ -142,7 +188,7 @@ impl Ready {
         let is_speaker = speaker == precedence;
         let left = if is_speaker { self.device.memory_left()? } else { MemoryLeft::default() };
         // All let go before any tries again: ranks may share a GPU.
-        self.buffers.release();
+        self.release()?;
         let left = MemoryLeft::from_flags(self.meet(left.flags())?);
         let rank = self.comm.world() as i32 - speaker;
         let gpu = if is_speaker { &self.device.name } else { "the GPU" };
@@ -154,7 +200,7 @@ impl Ready {
     /// Goes back to the last size that all ranks had.
     fn restore(&mut self) -> Result<(), EngineError> {
         let bytes = self.buffers.capacity;
-        if bytes == 0 || self.buffers.replace(bytes)? {
+        if bytes == 0 || self.replace(bytes)? {
             return Ok(());
         }
         let why = format!("{bytes} bytes were there before, and are not any more: another process uses the GPU");

@@ -11,6 +11,7 @@ mod config;
 mod device;
 mod loader;
 mod memory;
+mod registration;
 mod run;
 mod tuner_link;
 
@@ -24,8 +25,8 @@ pub use self::config::{
     PLUGIN_VARIABLE,
 };
 use self::{
-    bootstrap::Bootstrap, communicator::Communicator, device::Device, loader::Nccl, memory::Buffers, run::Run,
-    tuner_link::TunerLink,
+    bootstrap::Bootstrap, communicator::Communicator, device::Device, loader::Nccl, memory::Buffers,
+    registration::Registrar, run::Run, tuner_link::TunerLink,
 };
 use super::{Engine, EngineError, native::plan::Call};
 
@@ -53,6 +54,8 @@ struct Loaded {
     nccl: Nccl,
     device: Device,
     tuner: Tuner,
+    /// Where buffers are to be registered.
+    registrar: Option<Registrar>,
 }
 
 /// Our end of a tuner plugin.
@@ -67,13 +70,22 @@ enum Tuner {
 
 /// What a connected rank works with.
 struct Ready {
-    // Order matters: the communicator ends before the memory that it may still use.
+    // Order matters: the communicator ends before the memory that it may still use; see `drop` for what it knows of.
     comm: Communicator,
     buffers: Buffers,
     device: Device,
     tuner: Tuner,
     /// What was called before, so that the first call's set-up is never timed.
     called: HashSet<(Collective, Option<Choice>)>,
+}
+
+impl Drop for Ready {
+    /// A communicator that is aborted forgets registrations by itself, and what is on the GPU may still use them.
+    fn drop(&mut self) {
+        if self.comm.is_usable() && self.has_registrations() && self.release().is_err() {
+            self.comm.give_up();
+        }
+    }
 }
 
 impl NcclEngine {
@@ -170,6 +182,7 @@ impl Engine for NcclEngine {
     fn bootstrap(&mut self) -> Result<Vec<u8>, EngineError> {
         let device = Device::open(&self.config)?;
         let nccl = Nccl::load(self.config.library.as_deref())?;
+        let registrar = self.init.register_buffers.then(|| Registrar::new(&nccl)).transpose()?;
         let tuner = self.open_tuner()?;
         let host = self.config.host_id.clone().unwrap_or_else(boot_id);
         let gpu = (device.name.clone(), device.pci.clone());
@@ -178,7 +191,7 @@ impl Engine for NcclEngine {
             own.unique_id = Some(communicator::make_unique_id(&nccl)?);
         }
         let bytes = own.encode()?;
-        self.stage = Stage::Loaded(Box::new(Loaded { nccl, device, tuner }));
+        self.stage = Stage::Loaded(Box::new(Loaded { nccl, device, tuner, registrar }));
         Ok(bytes)
     }
 
@@ -186,10 +199,10 @@ impl Engine for NcclEngine {
         let Stage::Loaded(loaded) = std::mem::replace(&mut self.stage, Stage::Broken) else {
             return Err(EngineError::Order("connect comes once, after bootstrap"));
         };
-        let Loaded { nccl, device, tuner } = *loaded;
+        let Loaded { nccl, device, tuner, registrar } = *loaded;
         let id = bootstrap::agree(peers, self.init.world)?;
         let comm = Communicator::join(nccl, &id, self.init.rank, self.init.world)?;
-        let buffers = Buffers::new()?;
+        let buffers = Buffers::new(registrar)?;
         let ready = Ready { comm, buffers, device, tuner, called: HashSet::new() };
         self.stage = Stage::Connected(Box::new(ready));
         // Proves that data flows, and pays for what NCCL sets up with the first call.

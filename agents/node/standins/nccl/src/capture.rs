@@ -1,7 +1,7 @@
 //! Work that is run at once, or at every launch of the graph that the stream captures.
 
 use std::{
-    ffi::{c_int, c_void},
+    ffi::{CStr, c_int, c_void},
     sync::atomic::Ordering,
 };
 
@@ -30,24 +30,25 @@ type Capture = unsafe extern "C" fn(
     *mut c_void,
 ) -> c_int;
 
-/// The stand-in driver's way to take work into a graph.
-fn driver_capture() -> Option<Capture> {
+/// A function of the stand-in driver.
+pub(crate) fn driver_function(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: finds the library that is loaded already, and a symbol in it; both names end with a NUL.
     let symbol = unsafe {
         let driver = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD);
         if driver.is_null() {
             return None;
         }
-        libc::dlsym(driver, c"standin_cuda_capture".as_ptr())
+        libc::dlsym(driver, name.as_ptr())
     };
-    // SAFETY: the type is the function's.
-    (!symbol.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, Capture>(symbol) })
+    (!symbol.is_null()).then_some(symbol)
 }
 
 impl Comm {
     /// Runs the task, or leaves it to the graph that is captured.
     pub(crate) fn start(&self, task: Task) -> c_int {
-        let Some(capture) = driver_capture() else { return self.perform(&task) };
+        let Some(capture) = driver_function(c"standin_cuda_capture") else { return self.perform(&task) };
+        // SAFETY: the type is the function's.
+        let capture: Capture = unsafe { std::mem::transmute(capture) };
         let captured = Box::into_raw(Box::new(Captured { comm: self, task }));
         // SAFETY: the functions take what was boxed; it is given away where the answer is 1.
         if unsafe { capture(run, release, captured.cast()) } == 1 {

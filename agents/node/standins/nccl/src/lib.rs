@@ -11,6 +11,7 @@
 //! | `STANDIN_NCCL_INIT_ERROR` | text with which the communicator fails |
 //! | `STANDIN_NCCL_BYPASS` | 1: the tuner plugin is loaded, and never asked |
 //! | `STANDIN_NCCL_CAPTURE` | 0: calls on a stream that captures are refused |
+//! | `STANDIN_NCCL_MEMORY_LOG` | file to which all ranks write what becomes of memory |
 //! | `STANDIN_NCCL_LOG` | file to which rank 0 writes what ran |
 #![expect(unsafe_code, reason = "stands for a C library")]
 #![expect(clippy::missing_safety_doc, reason = "the C library's documentation says what must hold")]
@@ -18,6 +19,7 @@
 mod capture;
 mod collective;
 mod purpose;
+mod registration;
 mod segment;
 mod tuner;
 
@@ -36,7 +38,9 @@ use segment::Segment;
 use tuner::Tuner;
 
 const SUCCESS: c_int = 0;
+const UNHANDLED_CUDA_ERROR: c_int = 1;
 const SYSTEM_ERROR: c_int = 2;
+const INVALID_ARGUMENT: c_int = 4;
 const INVALID_USAGE: c_int = 5;
 
 /// `ncclUniqueId`: the path of the shared file, and zeros.
@@ -99,6 +103,8 @@ pub unsafe extern "C" fn ncclGetUniqueId(id: *mut UniqueId) -> c_int {
 pub extern "C" fn ncclGetErrorString(result: c_int) -> *const c_char {
     let text = match result {
         SUCCESS => c"no error",
+        UNHANDLED_CUDA_ERROR => c"unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+        INVALID_ARGUMENT => c"invalid argument (run with NCCL_DEBUG=WARN for details)",
         SYSTEM_ERROR => c"unhandled system error (run with NCCL_DEBUG=INFO for details)",
         INVALID_USAGE => c"invalid usage (run with NCCL_DEBUG=WARN for details)",
         _ => c"unknown result code",
@@ -132,19 +138,32 @@ pub unsafe extern "C" fn ncclCommInitRank(out: *mut *mut Comm, world: c_int, id:
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommDestroy(comm: *mut Comm) -> c_int {
+    // More than the real one asks for: whoever ends in good order has left nothing behind.
+    if registration::is_any_left(comm) {
+        std::process::abort();
+    }
     // SAFETY: made by init, ended once.
+    unsafe { end(comm) };
+    SUCCESS
+}
+
+/// # Safety
+/// Made by init, ended once.
+unsafe fn end(comm: *mut Comm) {
+    registration::forget(comm);
+    // SAFETY: the caller's promise.
     let comm = unsafe { Box::from_raw(comm) };
     // The real one waits for the end of the graphs, for ever.
     if comm.captured.load(Ordering::Acquire) != 0 {
         std::process::abort();
     }
-    SUCCESS
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommAbort(comm: *mut Comm) -> c_int {
     // SAFETY: as above.
-    unsafe { ncclCommDestroy(comm) }
+    unsafe { end(comm) };
+    SUCCESS
 }
 
 #[unsafe(no_mangle)]
