@@ -51,6 +51,13 @@ pub enum Note<'a> {
     },
     /// The best known for a point changed, or is known better.
     Best(Best<'a>),
+    /// The default arm could not be measured at a point, so the search leaves it out.
+    PointLeftOut {
+        /// The point.
+        point: Point,
+        /// Why, for people.
+        why: &'a str,
+    },
     /// A whole environment could not be started.
     EnvironmentFailed {
         /// The settings over the site's.

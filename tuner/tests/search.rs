@@ -199,6 +199,37 @@ fn failures_of_the_cluster_are_errors_with_a_cause() {
     assert_eq!(search(&mut Fake::new(cluster, 0.1, 1), &none), Err(SearchError::NoPoints));
 }
 
+/// The largest all-reduce has no room, whatever runs; the all-to-all never comes back.
+fn cramped(environment: &Environment, point: Point, chosen: Option<Choice>) -> Answer {
+    if point == allreduce(4 << 20) {
+        return Answer::Outcome(Outcome::Unsupported("out of memory: two buffers of 4M bytes".into()));
+    }
+    if point.collective == Collective::AllToAll {
+        return Answer::Outcome(Outcome::Hung("no answer in 5 s".into()));
+    }
+    cluster(environment, point, chosen)
+}
+
+#[test]
+fn points_whose_default_cannot_be_measured_are_left_out_and_said() {
+    let mut bench = Fake::new(cramped, 0.05, 1);
+    let mut recorder = Recorder::new();
+    let plan = plan(1_500, 1, Strategy::Auto);
+    let outcome = run_search(&mut bench, &space(), &plan, &mut recorder, &Cancel::new()).unwrap();
+    let (measured, large) = ([1024, 16384, 262_144].map(allreduce), allreduce(4 << 20));
+    assert_eq!(outcome.defaults.keys().copied().collect::<Vec<_>>(), measured);
+    assert_eq!(outcome.points.iter().map(|result| result.pick.point).collect::<Vec<_>>(), measured);
+    assert_eq!(outcome.environment.get("NCCL_SOCKET_IFNAME"), Some("=fast"));
+    assert!(!candidate(&outcome, 0.02).rules.iter().any(|rule| rule.covers(large)));
+    let notes: Vec<&String> = recorder.lines.iter().filter(|line| line.starts_with("PointLeftOut")).collect();
+    assert!(notes.len() == 2 && notes[0].contains("two buffers of 4M") && notes[1].contains("no answer in 5 s"));
+    // After the baseline's rounds nothing is spent on them.
+    let searched = bench.scripts.iter().filter(|script| script.setup != Setup::Site).flat_map(|script| &script.items);
+    assert!(searched.into_iter().all(|item| measured.contains(&item.point)));
+    let site = bench.scripts.iter().filter(|script| script.setup == Setup::Site).flat_map(|script| &script.items);
+    assert_eq!(site.filter(|item| item.point == large).count(), 3);
+}
+
 /// The fastest choice gives wrong results at one size, the next one hangs, a third one runs as something else.
 fn treacherous(environment: &Environment, point: Point, chosen: Option<Choice>) -> Answer {
     match chosen {

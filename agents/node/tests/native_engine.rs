@@ -28,6 +28,7 @@ fn init(rank: u32, world: u32, key: &SessionKey) -> WorkerInit {
         engine: EngineName::Native,
         key: key.clone(),
         max_bytes: 1 << 20,
+        register_buffers: false,
         deadline_ms: LEASE.as_millis() as u64,
     }
 }
@@ -52,6 +53,7 @@ fn item(collective: Collective, bytes: u64, choice: Option<Choice>) -> Item {
         op: ReduceOp::Sum,
         root: 0,
         in_place: false,
+        graph: false,
         check: true,
         warmup: 0,
         iterations: 1,

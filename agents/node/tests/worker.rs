@@ -24,6 +24,7 @@ fn init(rank: u32, world: u32) -> ToWorker {
         key: SessionKey([3; 32]),
         max_bytes: 1 << 20,
         deadline_ms: LEASE_MS,
+        register_buffers: false,
     })
 }
 
@@ -35,6 +36,7 @@ fn item(bytes: u64) -> Item {
         op: ReduceOp::Sum,
         root: 0,
         in_place: false,
+        graph: false,
         check: true,
         warmup: 1,
         iterations: 5,

@@ -98,6 +98,9 @@ pub struct StartGroup {
     pub deadline_ms: u64,
     /// Every rank poses as a node of its own, so that several can share one GPU. What they measure is *emulated*.
     pub emulate_nodes: bool,
+    /// Whether buffers come from the library's own allocator and are registered with its communicator, so that it may
+    /// use them without copies. A group whose library cannot do that does not start.
+    pub register_buffers: bool,
 }
 
 /// Where workers take their environment and rules from.
@@ -210,6 +213,8 @@ pub struct WorkerInit {
     pub max_bytes: u64,
     /// Time left for bootstrap and connect, in milliseconds.
     pub deadline_ms: u64,
+    /// As [`StartGroup::register_buffers`].
+    pub register_buffers: bool,
 }
 
 /// An ordered list of measurements that all ranks run without a word in between.
@@ -220,6 +225,10 @@ pub struct Script {
     /// The measurements.
     pub items: Vec<Item>,
 }
+
+/// Most calls in one CUDA graph. A library keeps a plan, and perhaps memory, for every captured call until its graph is
+/// gone; a few hundred are as many as a sample of the search has.
+pub const MOST_GRAPH_CALLS: u32 = 500;
 
 /// One measurement: a point and choice, timed over back-to-back iterations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -236,6 +245,10 @@ pub struct Item {
     pub root: u32,
     /// Whether the result replaces the input.
     pub in_place: bool,
+    /// Whether the calls are captured into a CUDA graph, as a job's are that captures its steps. The checked call goes
+    /// through a graph of its own; warm-up calls go without. The timed calls are one graph, launched once untimed and
+    /// once timed, so they are without the cost of starting each. At most [`MOST_GRAPH_CALLS`] of them are timed.
+    pub graph: bool,
     /// Checks every element of one extra, untimed call before the timed ones.
     pub check: bool,
     /// Untimed calls before the timed ones.

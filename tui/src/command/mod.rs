@@ -19,7 +19,7 @@ use gdrtune_profiles::{
     size::parse_sizes,
     vocab::{DataType, Engine, Point},
 };
-use gdrtune_session::open::ClusterRequest;
+use gdrtune_session::{cluster::CallMode, open::ClusterRequest};
 
 use crate::{
     BUILD_ID,
@@ -119,6 +119,7 @@ fn cluster_at(place: Place, launcher: LauncherKind) -> Result<ClusterRequest, Fa
         nccl_library: None,
         emulate_nodes: false,
         data_type: DataType::F32,
+        calls: CallMode::default(),
     })
 }
 

@@ -10,7 +10,7 @@ use gdrtune_wire::{Inventory, SessionKey};
 use tokio::runtime::Handle;
 
 use crate::{
-    cluster::{ClusterBench, ClusterConfig, ClusterNote, link::FleetLink, pace::PaceConfig},
+    cluster::{CallMode, ClusterBench, ClusterConfig, ClusterNote, link::FleetLink, pace::PaceConfig},
     connect::{self, ConnectError, Connected},
     recorder::Recorder,
 };
@@ -41,6 +41,8 @@ pub struct ClusterRequest {
     pub emulate_nodes: bool,
     /// Element type.
     pub data_type: DataType,
+    /// How the collectives are called.
+    pub calls: CallMode,
 }
 
 /// How it is measured.
@@ -109,6 +111,7 @@ fn cluster_config(request: &ClusterRequest, measuring: Measuring) -> ClusterConf
         data_type: request.data_type,
         max_bytes: measuring.max_bytes,
         pace: measuring.pace,
+        calls: request.calls,
         key: SessionKey(rand::random()),
     }
 }

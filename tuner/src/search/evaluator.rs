@@ -7,7 +7,7 @@ mod probes;
 mod ranking;
 mod running;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gdrtune_profiles::vocab::{Environment, Point};
 
@@ -81,6 +81,8 @@ pub(super) struct Evaluator<'a> {
     started_s: f64,
     trials: u64,
     default_us: BTreeMap<Point, Vec<f64>>,
+    /// Points whose default arm cannot be measured: nothing could be compared with it, so nothing is tried there.
+    left_out: BTreeSet<Point>,
     /// Indices into `explored` by index vector.
     known: BTreeMap<Vec<usize>, usize>,
     explored: Vec<Explored>,
@@ -107,6 +109,7 @@ impl<'a> Evaluator<'a> {
             cancel,
             trials: 0,
             default_us: BTreeMap::new(),
+            left_out: BTreeSet::new(),
             known: BTreeMap::new(),
             explored: Vec::new(),
             quarantine: Quarantine::default(),
@@ -118,14 +121,19 @@ impl<'a> Evaluator<'a> {
     /// Measures the default arm in processes of its own.
     pub(super) fn baseline(&mut self) -> Result<(), SearchError> {
         self.observer.note(Note::Phase(Phase::Baseline));
-        let failure = match self.measure_default(self.default_repeats().max(1)) {
-            Ok(failure) => failure,
+        let (failures, stopped) = match self.measure_default(self.default_repeats().max(1)) {
+            Ok(failures) => (failures, None),
             Err(Broken::Stop(Stop::Fatal(error))) => return Err(error),
-            Err(Broken::Setup(why)) => Some(why),
-            Err(Broken::Stop(stop)) => Some(stop.to_string()),
+            Err(Broken::Setup(why)) => (BTreeMap::new(), Some(why)),
+            Err(Broken::Stop(stop)) => (BTreeMap::new(), Some(stop.to_string())),
         };
         if self.default_us.is_empty() {
-            return Err(SearchError::Baseline(failure.unwrap_or_else(|| "no sample came".into())));
+            let last = || failures.last_key_value().map(|(point, why)| format!("{point}: {why}"));
+            return Err(SearchError::Baseline(stopped.or_else(last).unwrap_or_else(|| "no sample came".into())));
+        }
+        for (point, why) in failures.iter().filter(|(point, _)| !self.default_us.contains_key(*point)) {
+            self.observer.note(Note::PointLeftOut { point: *point, why });
+            self.left_out.insert(*point);
         }
         self.observer.note(Note::Phase(Phase::Search));
         Ok(())
@@ -148,20 +156,25 @@ impl<'a> Evaluator<'a> {
         (affordable as u32).min(BASELINE_REPEATS)
     }
 
-    /// Gives the reason of the last point that could not be measured, if any.
-    fn measure_default(&mut self, repeats: u32) -> Result<Option<String>, Broken> {
-        let points: Vec<Point> = self.plan.points.iter().map(|weighted| weighted.point).collect();
+    /// Gives why points could not be measured, where a sample failed: the first reason of each.
+    fn measure_default(&mut self, repeats: u32) -> Result<BTreeMap<Point, String>, Broken> {
+        let points: Vec<Point> = self.points().map(|weighted| weighted.point).collect();
         // Rounds over all points, so that one bad moment does not hit all samples of a point.
         let round = points.iter().map(|point| Item { point: *point, choice: None, repeats: 1 });
         let items: Vec<Item> = (0..repeats).flat_map(|_| round.clone()).collect();
-        let mut failure = None;
+        let mut failures = BTreeMap::new();
         for (item, outcome) in self.run(Setup::Site, items)? {
             match outcome {
                 Outcome::Timed(timing) => self.default_us.entry(item.point).or_default().push(timing.time_us),
-                other => failure = Some(format!("{}: {}", item.point, describe(&other))),
+                other => drop(failures.entry(item.point).or_insert_with(|| describe(&other))),
             }
         }
-        Ok(failure)
+        Ok(failures)
+    }
+
+    /// The points of the workload that can be compared with the default arm.
+    fn points(&self) -> impl Iterator<Item = &WeightedPoint> {
+        self.plan.points.iter().filter(|weighted| !self.left_out.contains(&weighted.point))
     }
 
     /// The score of an environment: measured once, remembered after.
@@ -265,7 +278,7 @@ impl<'a> Evaluator<'a> {
             (explored.abandoned, explored.score) = (true, projected);
             return Ok(());
         }
-        let least = 2 * self.plan.points.len() as u64;
+        let least = 2 * self.points().count() as u64;
         while self.explored[index].trials < least || self.spent() < share {
             let Some(items) = self.explored[index].race.next() else { break };
             self.run_items(index, items, 0)?;
@@ -369,7 +382,7 @@ impl<'a> Evaluator<'a> {
             let weight = self.plan.objective.race_weight(weighted.weight, default_us);
             WeightedPoint { point: weighted.point, weight }
         };
-        self.plan.points.iter().map(weigh).collect()
+        self.points().map(weigh).collect()
     }
 
     fn default_time(&self, point: Point) -> Option<DefaultTime> {

@@ -93,6 +93,7 @@ mod tests {
             max_bytes: 1024,
             deadline_ms: 1000,
             emulate_nodes: false,
+            register_buffers: false,
         };
         let live = || Settings::Live(Environment::new());
         for (engine, settings, expected) in [

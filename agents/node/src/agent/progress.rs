@@ -181,6 +181,7 @@ mod tests {
             op: ReduceOp::Sum,
             root: 0,
             in_place: false,
+            graph: false,
             check: false,
             warmup: 0,
             iterations: 1,

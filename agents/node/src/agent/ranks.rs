@@ -75,6 +75,7 @@ mod tests {
             max_bytes: 1024,
             deadline_ms: 1000,
             emulate_nodes,
+            register_buffers: false,
         }
     }
 

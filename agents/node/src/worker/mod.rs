@@ -110,6 +110,9 @@ fn run_script<F: FnOnce(crate::engine::EngineError) -> String>(
 fn make_engine(init: WorkerInit, args: &WorkerArgs) -> Result<Box<dyn Engine>, String> {
     let rules = args.ab.as_deref().map(|folder| load_rules(folder)).transpose()?;
     match init.engine {
+        vocab::Engine::Native if init.register_buffers => {
+            Err("the native engine registers no buffers: NCCL does".to_owned())
+        }
         vocab::Engine::Native => {
             let config = NativeConfig::from_environment().map_err(|error| error.to_string())?;
             Ok(Box::new(NativeEngine::new(init, config, rules).map_err(|error| error.to_string())?))

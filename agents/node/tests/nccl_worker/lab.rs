@@ -141,6 +141,7 @@ fn init(rank: u32, world: u32) -> ToWorker {
         key: SessionKey([3; 32]),
         max_bytes: MAX_BYTES,
         deadline_ms: LEASE_MS,
+        register_buffers: false,
     })
 }
 
@@ -199,6 +200,7 @@ pub(crate) fn item(collective: Collective, bytes: u64) -> Item {
         op: ReduceOp::Sum,
         root: 0,
         in_place: false,
+        graph: false,
         check: true,
         warmup: 1,
         iterations: 3,

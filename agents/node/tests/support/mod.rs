@@ -328,6 +328,7 @@ pub(crate) fn start(group: u32, ranks: &[u32], plan: &str) -> StartGroup {
         max_bytes: 1 << 20,
         deadline_ms: 60_000,
         emulate_nodes: false,
+        register_buffers: false,
     }
 }
 
@@ -339,6 +340,7 @@ pub(crate) fn script(id: u64, leases_ms: &[u64]) -> ToWorker {
         op: ReduceOp::Sum,
         root: 0,
         in_place: false,
+        graph: false,
         check: true,
         warmup: 1,
         iterations: 5,

@@ -53,9 +53,11 @@ fn hello() -> impl Strategy<Value = Hello> {
 
 fn item() -> impl Strategy<Value = Item> {
     let what = (point(), option::of(choice()), select(DataType::ALL), select(ReduceOp::ALL));
-    let how = (any::<u32>(), any::<bool>(), any::<bool>(), any::<u32>(), any::<u32>(), any::<u64>());
-    (what, how).prop_map(|((point, choice, data_type, op), (root, in_place, check, warmup, iterations, lease_ms))| {
-        Item { point, choice, data_type, op, root, in_place, check, warmup, iterations, lease_ms }
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    let how = (any::<u32>(), flags, any::<u32>(), any::<u32>(), any::<u64>());
+    (what, how).prop_map(|((point, choice, data_type, op), (root, flags, warmup, iterations, lease_ms))| {
+        let (in_place, graph, check) = flags;
+        Item { point, choice, data_type, op, root, in_place, graph, check, warmup, iterations, lease_ms }
     })
 }
 
@@ -73,9 +75,9 @@ fn settings() -> impl Strategy<Value = Settings> {
 
 fn start_group() -> impl Strategy<Value = StartGroup> {
     let who = (group(), any::<u32>(), any::<u32>(), vec(any::<u32>(), 0..10), select(Engine::ALL));
-    let how = (settings(), key(), any::<u64>(), any::<u64>(), any::<bool>());
-    (who, how).prop_map(
-        |((group, world, nodes, ranks, engine), (settings, key, max_bytes, deadline_ms, emulate_nodes))| StartGroup {
+    let how = (settings(), key(), any::<u64>(), any::<u64>(), any::<[bool; 2]>());
+    (who, how).prop_map(|((group, world, nodes, ranks, engine), (settings, key, max_bytes, deadline_ms, flags))| {
+        StartGroup {
             group,
             world,
             nodes,
@@ -85,15 +87,24 @@ fn start_group() -> impl Strategy<Value = StartGroup> {
             key,
             max_bytes,
             deadline_ms,
-            emulate_nodes,
-        },
-    )
+            emulate_nodes: flags[0],
+            register_buffers: flags[1],
+        }
+    })
 }
 
 fn worker_init() -> impl Strategy<Value = WorkerInit> {
     let who = (any::<u32>(), any::<u32>(), any::<u32>(), select(Engine::ALL));
-    (who, key(), any::<u64>(), any::<u64>()).prop_map(|((rank, world, nodes, engine), key, max_bytes, deadline_ms)| {
-        WorkerInit { rank, world, nodes, engine, key, max_bytes, deadline_ms }
+    let how = (key(), any::<u64>(), any::<u64>(), any::<bool>());
+    (who, how).prop_map(|((rank, world, nodes, engine), (key, max_bytes, deadline_ms, register_buffers))| WorkerInit {
+        rank,
+        world,
+        nodes,
+        engine,
+        key,
+        max_bytes,
+        deadline_ms,
+        register_buffers,
     })
 }
 

@@ -123,6 +123,7 @@ impl Group {
                     max_bytes: config.max_bytes,
                     deadline_ms: deadline.as_millis() as u64,
                     emulate_nodes: config.emulate_nodes,
+                    register_buffers: config.calls.register_buffers,
                 },
             ));
         }

@@ -55,8 +55,19 @@ pub struct ClusterConfig {
     pub max_bytes: u64,
     /// Length of samples.
     pub pace: PaceConfig,
+    /// How the collectives are called.
+    pub calls: CallMode,
     /// The run's key for data sockets.
     pub key: SessionKey,
+}
+
+/// How collectives are called, beside what they are told to do: as the jobs call them that a result is for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CallMode {
+    /// Calls are captured into CUDA graphs ([`gdrtune_wire::Item::graph`]).
+    pub graph: bool,
+    /// Buffers are registered with the communicator ([`gdrtune_wire::StartGroup::register_buffers`]).
+    pub register_buffers: bool,
 }
 
 impl ClusterConfig {
@@ -360,6 +371,7 @@ impl<'a> ClusterBench<'a> {
                     op: ReduceOp::Sum,
                     root: 0,
                     in_place: false,
+                    graph: self.config.calls.graph,
                     check,
                     // The checked call warms up as well as an unchecked one.
                     warmup: u32::from(!check),

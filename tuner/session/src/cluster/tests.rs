@@ -9,7 +9,7 @@ use gdrtune_wire::{
 };
 
 use super::{
-    ClusterBench, ClusterConfig, ClusterNote,
+    CallMode, ClusterBench, ClusterConfig, ClusterNote,
     link::{Link, LinkEvent},
     pace::PaceConfig,
 };
@@ -183,6 +183,7 @@ fn lab(fault: Fault) -> Lab {
         data_type: DataType::F32,
         max_bytes: 4096,
         pace: PaceConfig { sample_us: 1_000.0, max_iterations: 10, min_lease_ms: 10 },
+        calls: CallMode::default(),
         key: SessionKey([7; 32]),
     };
     let hear = heard.clone();

@@ -8,7 +8,7 @@ use gdrtune_tuner::{
 
 use crate::{
     control::Controls,
-    event::{Arm, Event, Failure, Phase, Trial, TrialResult},
+    event::{Arm, Event, Failure, Level, Phase, Trial, TrialResult},
     recorder::Recorder,
 };
 
@@ -124,6 +124,10 @@ impl Observer for RunObserver<'_> {
             },
             Note::Dropped { environment, point, choice, why } => {
                 Event::Dropped { environment: environment.clone(), point, choice, why: why.to_owned() }
+            }
+            Note::PointLeftOut { point, why } => {
+                let text = format!("{point} is left out, as its default cannot be measured: {why}");
+                return self.recorder.log(Level::Warn, "", text);
             }
             Note::Best(best) => Event::Best {
                 point: best.point,

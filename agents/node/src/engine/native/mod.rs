@@ -125,6 +125,9 @@ impl NativeEngine {
         if item.in_place && !collective.has_choice() {
             return Err(format!("{collective} has no in-place form"));
         }
+        if item.graph {
+            return Err("the native engine has no CUDA graphs".to_owned());
+        }
         let bytes = item.point.bytes as usize;
         let at = Circumstances { collective, bytes, world, interfaces };
         let selected = if item.choice.is_some() {

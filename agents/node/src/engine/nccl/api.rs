@@ -31,6 +31,9 @@ pub(super) type Stream = *mut c_void;
 /// `ncclSuccess`.
 pub(super) const SUCCESS: c_int = 0;
 
+/// `ncclInvalidArgument` and `ncclInvalidUsage`: the call was refused, and nothing is broken.
+pub(super) const REFUSALS: [c_int; 2] = [4, 5];
+
 /// `ncclInProgress`: not over yet; no failure.
 pub(super) const IN_PROGRESS: c_int = 7;
 
@@ -82,6 +85,10 @@ functions! {
     }
     optional {
         get_last_error = "ncclGetLastError": fn(Comm) -> *const c_char;
+        mem_alloc = "ncclMemAlloc": fn(*mut *mut c_void, usize) -> c_int;
+        mem_free = "ncclMemFree": fn(*mut c_void) -> c_int;
+        comm_register = "ncclCommRegister": fn(Comm, *mut c_void, usize, *mut *mut c_void) -> c_int;
+        comm_deregister = "ncclCommDeregister": fn(Comm, *mut c_void) -> c_int;
         all_to_all = "ncclAlltoAll": fn(*const c_void, *mut c_void, usize, c_int, Comm, Stream) -> c_int;
     }
 }

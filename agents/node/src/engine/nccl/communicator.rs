@@ -85,6 +85,16 @@ impl Communicator {
         self.nccl.version
     }
 
+    /// This rank's number.
+    pub(super) fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Ranks in the communicator.
+    pub(super) fn world(&self) -> u32 {
+        self.world
+    }
+
     /// Path of the library.
     pub(super) fn library(&self) -> String {
         self.nccl.path.display().to_string()
@@ -95,6 +105,17 @@ impl Communicator {
         let result = self.dispatch(call, stream);
         self.is_broken |= result != SUCCESS;
         check(&self.nccl, self.comm, result, || format!("start {}", call.collective))
+    }
+
+    /// Adds a call to the graph that the stream captures. Says why NCCL refuses that, where it does; nothing is broken then.
+    pub(super) fn capture(&mut self, call: &NcclCall, stream: Stream) -> Result<Option<String>, EngineError> {
+        let result = self.dispatch(call, stream);
+        let checked = check(&self.nccl, self.comm, result, || format!("capture {}", call.collective));
+        if api::REFUSALS.contains(&result) {
+            return Ok(checked.err().map(|refusal| refusal.to_string()));
+        }
+        self.is_broken |= result != SUCCESS;
+        checked.map(|()| None)
     }
 
     fn dispatch(&self, call: &NcclCall, stream: Stream) -> c_int {
@@ -171,6 +192,16 @@ impl Communicator {
         let worst = first_failure(result, || if state == IN_PROGRESS { SUCCESS } else { state });
         self.is_broken |= worst != SUCCESS;
         check(&self.nccl, self.comm, worst, || "go on with the communicator".to_owned())
+    }
+
+    /// NCCL's handle, for calls that are none of this module's.
+    pub(super) fn handle(&self) -> Comm {
+        self.comm
+    }
+
+    /// Turns the result of such a call into ours.
+    pub(super) fn check(&self, result: c_int, what: impl FnOnce() -> String) -> Result<(), EngineError> {
+        check(&self.nccl, self.comm, result, what)
     }
 
     /// Whether nothing has gone wrong yet.

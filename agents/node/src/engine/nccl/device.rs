@@ -5,13 +5,19 @@
 //! order all the same. Knows nothing of NCCL.
 #![expect(unsafe_code, reason = "the CUDA driver is a C library")]
 
-use std::ffi::{CStr, c_char};
+mod graph;
+
+use std::{
+    ffi::{CStr, c_char, c_int, c_void},
+    fmt,
+};
 
 use cudarc::driver::{
     DriverError, result,
     sys::{self, CUdeviceptr, CUevent, CUevent_flags, CUresult, CUstream},
 };
 
+pub(super) use self::graph::Graph;
 use super::{api::Stream, config::NcclConfig, loader};
 use crate::engine::EngineError;
 
@@ -28,11 +34,23 @@ pub(super) struct Device {
     events: Vec<CUevent>,
 }
 
+/// Memory of a GPU, in bytes, as the driver counts it: all processes that use it included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct MemoryLeft {
+    free: u64,
+    total: u64,
+}
+
 /// Device memory. Freed when dropped.
 pub(super) struct Memory {
     pointer: CUdeviceptr,
     bytes: usize,
+    /// The other allocator's function to free it; the driver's where there is none.
+    free: Option<FreeFunction>,
 }
+
+/// Frees memory of an allocator other than the driver's.
+pub(super) type FreeFunction = unsafe extern "C" fn(*mut c_void) -> c_int;
 
 /// What the driver said, with its name and meaning.
 fn failed(what: &str) -> impl FnOnce(DriverError) -> EngineError {
@@ -98,6 +116,12 @@ impl Device {
         }
     }
 
+    /// Memory that is left on the device.
+    pub(super) fn memory_left(&self) -> Result<MemoryLeft, EngineError> {
+        let (free, total) = result::mem_get_info().map_err(failed("ask how much GPU memory is left"))?;
+        Ok(MemoryLeft { free: free as u64, total: total as u64 })
+    }
+
     /// Makes sure that there are this many events.
     pub(super) fn reserve_events(&mut self, count: usize) -> Result<(), EngineError> {
         while self.events.len() < count {
@@ -120,28 +144,74 @@ impl Device {
     }
 }
 
+impl MemoryLeft {
+    /// Bits of a number in one flag: ranks compare flags as signed numbers.
+    const FLAG_BITS: u32 = 31;
+
+    /// Whether no buffer of this size fits.
+    pub(super) fn is_below(self, bytes: usize) -> bool {
+        self.free < bytes as u64
+    }
+
+    /// As numbers that ranks can tell each other.
+    pub(super) fn flags(self) -> [i32; 4] {
+        let low = |number: u64| (number & ((1 << Self::FLAG_BITS) - 1)) as i32;
+        [low(self.free >> Self::FLAG_BITS), low(self.free), low(self.total >> Self::FLAG_BITS), low(self.total)]
+    }
+
+    pub(super) fn from_flags(flags: [i32; 4]) -> Self {
+        let [free_high, free, total_high, total] = flags.map(|flag| u64::from(flag.cast_unsigned()));
+        Self { free: free_high << Self::FLAG_BITS | free, total: total_high << Self::FLAG_BITS | total }
+    }
+}
+
+impl fmt::Display for MemoryLeft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        write!(f, "{:.1} MiB free of {:.1} MiB", mib(self.free), mib(self.total))
+    }
+}
+
 impl Memory {
     /// Memory on the device whose context is current; `None` where there is not enough.
     pub(super) fn allocate(bytes: usize) -> Result<Option<Self>, EngineError> {
         // SAFETY: the driver takes any size, and says so where no context is current.
         match unsafe { result::malloc_sync(bytes.max(1)) } {
-            Ok(pointer) => Ok(Some(Self { pointer, bytes })),
+            Ok(pointer) => Ok(Some(Self { pointer, bytes, free: None })),
             Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Ok(None),
             Err(error) => Err(failed("allocate GPU memory")(error)),
         }
     }
 
+    /// Takes over memory that is freed with `free`.
+    ///
+    /// # Safety
+    /// `address` is device memory of that many bytes that nobody else frees, and `free` frees it.
+    pub(super) unsafe fn adopt(address: *mut c_void, bytes: usize, free: FreeFunction) -> Self {
+        Self { pointer: address.expose_provenance() as CUdeviceptr, bytes, free: Some(free) }
+    }
+
+    /// Its length.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The address of a byte, as NCCL takes it.
-    pub(super) fn address(&self, start: usize) -> *mut std::ffi::c_void {
+    pub(super) fn address(&self, start: usize) -> *mut c_void {
         std::ptr::with_exposed_provenance_mut(self.pointer as usize + start)
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: allocated above, freed once; the driver waits for what still uses it. After a fault of the
-        // context it fails, and the process ends.
-        unsafe { result::free_sync(self.pointer) }.ok();
+        // SAFETY: allocated above or taken over, freed once; the driver waits for what still uses it. After a fault of
+        // the context it fails, and the process ends.
+        unsafe {
+            match self.free {
+                Some(free) => drop(free(self.address(0))),
+                None => drop(result::free_sync(self.pointer)),
+            }
+        }
     }
 }
 
@@ -153,4 +223,21 @@ fn pci_address(device: sys::CUdevice) -> Result<String, EngineError> {
         .map_err(failed("read the GPU's PCI address"))?;
     let text = CStr::from_bytes_until_nul(&text).unwrap_or_default();
     Ok(text.to_string_lossy().to_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_survives_the_flags() {
+        for (free, total) in [(0, 0), (300_000, 1 << 31), (3 << 30, 151_000_000_000), (1 << 50, (1 << 50) + 5)] {
+            let left = MemoryLeft { free, total };
+            let flags = left.flags();
+            assert!(flags.iter().all(|flag| 0 <= *flag), "{flags:?}");
+            assert_eq!(MemoryLeft::from_flags(flags), left);
+        }
+        let left = MemoryLeft { free: 3 << 19, total: 150_754_820_096 };
+        assert_eq!(left.to_string(), "1.5 MiB free of 143771.0 MiB");
+    }
 }

@@ -115,6 +115,16 @@ pub(super) fn load_driver() -> Result<(), EngineError> {
     Err(EngineError::Library { what: "load the CUDA driver".to_owned(), why })
 }
 
+/// The first of these functions that the loaded driver lacks: its bindings panic where one is called.
+pub(super) fn missing_in_driver(functions: &[&'static str]) -> Option<&'static str> {
+    // SAFETY: the driver is loaded for good; this only counts one use more, and then one less.
+    let driver = DRIVER_NAMES.iter().find_map(|name| unsafe { libloading::Library::new(*name) }.ok());
+    functions.iter().copied().find(|function| {
+        // SAFETY: the symbol is looked for, and neither read nor called.
+        !driver.as_ref().is_some_and(|driver| unsafe { driver.get::<*const ()>(*function) }.is_ok())
+    })
+}
+
 /// Where NCCL may be, best first; `lookup` gives environment variables.
 fn candidates(lookup: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = LINKER_NAMES.iter().map(PathBuf::from).collect();

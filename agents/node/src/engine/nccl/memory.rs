@@ -5,9 +5,17 @@
 
 use std::time::{Duration, Instant};
 
-use gdrtune_profiles::vocab::{Collective, DataType, ReduceOp};
+use gdrtune_profiles::{
+    size::Size,
+    vocab::{Collective, DataType, ReduceOp},
+};
 
-use super::{Ready, Tuner, communicator::NcclCall, device::Memory};
+use super::{
+    Ready, Tuner,
+    communicator::NcclCall,
+    device::{Memory, MemoryLeft},
+    registration::{Registrar, Registration},
+};
 use crate::engine::{
     EngineError,
     native::plan::{Area, Place},
@@ -24,25 +32,45 @@ pub(super) struct Buffers {
     input: Option<Memory>,
     output: Option<Memory>,
     flags: Memory,
+    /// Who registers input and output; nobody where they are plain memory.
+    registrar: Option<Registrar>,
+    registrations: Vec<Registration>,
     /// Bytes of each buffer that all ranks have.
     capacity: usize,
-    /// The smallest size that some rank did not get.
-    refused: Option<usize>,
+    /// The smallest size that some rank did not get. It is not tried again, nor is any larger one.
+    refused: Option<Refusal>,
     /// Host copies for checks.
     pub(super) host_input: Vec<u8>,
     pub(super) host_output: Vec<u8>,
 }
 
+/// A size that some rank had no room for.
+struct Refusal {
+    bytes: usize,
+    /// Who had none, and what the driver said; told once, with the first item of this size.
+    why: String,
+    is_told: bool,
+}
+
 impl Buffers {
     /// No room yet, except for flags. A context is current.
-    pub(super) fn new() -> Result<Self, EngineError> {
+    pub(super) fn new(registrar: Option<Registrar>) -> Result<Self, EngineError> {
         let flags = Memory::allocate(2 * FLAGS * size_of::<i32>())?;
         let flags = flags.ok_or_else(|| EngineError::Library {
             what: "allocate GPU memory".to_owned(),
             why: "not even a few bytes are left: another process uses the GPU".to_owned(),
         })?;
-        let (host_input, host_output) = (vec![], vec![]);
-        Ok(Self { input: None, output: None, flags, capacity: 0, refused: None, host_input, host_output })
+        Ok(Self {
+            input: None,
+            output: None,
+            flags,
+            registrar,
+            registrations: vec![],
+            capacity: 0,
+            refused: None,
+            host_input: vec![],
+            host_output: vec![],
+        })
     }
 
     /// The device memory of an area.
@@ -59,51 +87,120 @@ impl Buffers {
         self.area(place.area).map_or(std::ptr::null_mut(), |memory| memory.address(place.start))
     }
 
-    /// Replaces both buffers. False where there was no room for both; then there is none of them.
-    fn replace(&mut self, bytes: usize) -> Result<bool, EngineError> {
-        // The old ones first: on a full device, only that makes room.
-        (self.input, self.output) = (None, None);
-        self.input = Memory::allocate(bytes)?;
-        self.output = if self.input.is_some() { Memory::allocate(bytes)? } else { None };
-        Ok(self.output.is_some())
+    /// Whether this much was refused already.
+    fn is_refused(&self, bytes: usize) -> bool {
+        self.refused.as_ref().is_some_and(|refusal| refusal.bytes <= bytes)
+    }
+
+    /// Why there is no room for `bytes`: in full once, then in short.
+    pub(super) fn why_no_room(&mut self, bytes: usize) -> String {
+        let what = format!("out of memory: two buffers of {} bytes", Size(bytes as u64));
+        match &mut self.refused {
+            Some(refusal) if refusal.bytes == bytes && !refusal.is_told => {
+                refusal.is_told = true;
+                format!("{what} have no room {}", refusal.why)
+            }
+            Some(refusal) => format!("{what} are not tried, as {} had no room", Size(refusal.bytes as u64)),
+            None => what,
+        }
     }
 }
 
 impl Ready {
-    /// Makes room for `bytes` in both buffers, on all ranks or on none. Says why there is none.
-    pub(super) fn make_room(&mut self, bytes: usize, most: usize) -> Result<Option<String>, EngineError> {
-        if bytes <= self.buffers.capacity {
-            return Ok(None);
+    /// Replaces both buffers. False where there was no room for both; then there is none of them.
+    fn replace(&mut self, bytes: usize) -> Result<bool, EngineError> {
+        // The old ones first: on a full device, only that makes room.
+        self.release()?;
+        self.buffers.input = self.allocate(bytes)?;
+        self.buffers.output = if self.buffers.input.is_some() { self.allocate(bytes)? } else { None };
+        if self.buffers.output.is_none() {
+            self.release()?;
+            return Ok(false);
         }
-        if let Some(refused) = self.buffers.refused.filter(|refused| *refused <= bytes) {
-            return Ok(Some(out_of_memory(bytes, refused)));
+        let Buffers { input, output, registrar, registrations, .. } = &mut self.buffers;
+        if let Some(registrar) = registrar {
+            for memory in [input, output].into_iter().flatten() {
+                registrations.push(registrar.register(&self.comm, memory)?);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Memory for a buffer, or `None` where there is not enough.
+    fn allocate(&self, bytes: usize) -> Result<Option<Memory>, EngineError> {
+        let Some(registrar) = &self.buffers.registrar else { return Memory::allocate(bytes) };
+        match registrar.allocate(&self.comm, bytes) {
+            Ok(memory) => Ok(Some(memory)),
+            // NCCL has no result of its own for it: one for all failures of CUDA, and CUDA's words in the text.
+            Err(error) if error.to_string().contains("out of memory") || self.device.memory_left()?.is_below(bytes) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Lets go of both buffers. Nothing that uses them runs any more.
+    pub(super) fn release(&mut self) -> Result<(), EngineError> {
+        let Buffers { input, output, registrar, registrations, .. } = &mut self.buffers;
+        if let Some(registrar) = registrar {
+            for registration in registrations.drain(..) {
+                registrar.deregister(&self.comm, &registration)?;
+            }
+        }
+        (*input, *output) = (None, None);
+        Ok(())
+    }
+
+    /// Whether buffers are known to the communicator, which must not end in good order before they are not.
+    pub(super) fn has_registrations(&self) -> bool {
+        !self.buffers.registrations.is_empty()
+    }
+
+    /// Makes room for `bytes` in both buffers, on all ranks or on none. False where there is none on some rank.
+    pub(super) fn make_room(&mut self, bytes: usize, most: usize) -> Result<bool, EngineError> {
+        if bytes <= self.buffers.capacity {
+            return Ok(true);
+        }
+        if self.buffers.is_refused(bytes) {
+            return Ok(false);
         }
         // Some head room: a script that climbs through sizes should not allocate at each.
         let generous = bytes.saturating_mul(2).min(most).max(bytes);
         for wanted in [generous, bytes] {
-            if self.buffers.refused.is_some_and(|refused| refused <= wanted) {
-                continue;
+            if !self.buffers.is_refused(wanted) && self.try_room(wanted)? {
+                return Ok(true);
             }
-            let is_got = self.buffers.replace(wanted)?;
-            let [is_refused, ..] = self.meet([i32::from(!is_got), 0, 0, 0])?;
-            if is_refused == 0 {
-                self.buffers.capacity = wanted;
-                return Ok(None);
-            }
-            self.buffers.refused = Some(wanted);
         }
         self.restore()?;
-        Ok(Some(out_of_memory(bytes, bytes)))
+        Ok(false)
+    }
+
+    /// Replaces both buffers on all ranks, or leaves all without any and remembers why.
+    fn try_room(&mut self, bytes: usize) -> Result<bool, EngineError> {
+        let is_got = self.replace(bytes)?;
+        // The lowest rank that got none speaks for all.
+        let precedence = if is_got { 0 } else { self.comm.world() - self.comm.rank() } as i32;
+        let [speaker, ..] = self.meet([precedence, 0, 0, 0])?;
+        if speaker == 0 {
+            self.buffers.capacity = bytes;
+            return Ok(true);
+        }
+        let is_speaker = speaker == precedence;
+        let left = if is_speaker { self.device.memory_left()? } else { MemoryLeft::default() };
+        // All let go before any tries again: ranks may share a GPU.
+        self.release()?;
+        let left = MemoryLeft::from_flags(self.meet(left.flags())?);
+        let rank = self.comm.world() as i32 - speaker;
+        let gpu = if is_speaker { &self.device.name } else { "the GPU" };
+        let why = format!("on {gpu} of rank {rank} (CUDA_ERROR_OUT_OF_MEMORY, {left})");
+        self.buffers.refused = Some(Refusal { bytes, why, is_told: false });
+        Ok(false)
     }
 
     /// Goes back to the last size that all ranks had.
     fn restore(&mut self) -> Result<(), EngineError> {
         let bytes = self.buffers.capacity;
-        if bytes == 0 {
-            (self.buffers.input, self.buffers.output) = (None, None);
-            return Ok(());
-        }
-        if self.buffers.replace(bytes)? {
+        if bytes == 0 || self.replace(bytes)? {
             return Ok(());
         }
         let why = format!("{bytes} bytes were there before, and are not any more: another process uses the GPU");
@@ -151,8 +248,4 @@ impl Ready {
         }
         Ok(())
     }
-}
-
-fn out_of_memory(bytes: usize, refused: usize) -> String {
-    format!("out of memory: two buffers of {bytes} bytes for each rank ({refused} were refused on some rank)")
 }

@@ -13,6 +13,7 @@ mod loader;
 mod log;
 mod log_file;
 mod memory;
+mod registration;
 mod run;
 mod tuner_link;
 
@@ -27,7 +28,7 @@ pub use self::config::{
 };
 use self::{
     bootstrap::Bootstrap, communicator::Communicator, device::Device, loader::Nccl, log_file::LogFile, memory::Buffers,
-    run::Run, tuner_link::TunerLink,
+    registration::Registrar, run::Run, tuner_link::TunerLink,
 };
 use super::{Engine, EngineError, native::plan::Call};
 
@@ -56,6 +57,8 @@ struct Loaded {
     device: Device,
     tuner: Tuner,
     log: Option<LogFile>,
+    /// Where buffers are to be registered.
+    registrar: Option<Registrar>,
 }
 
 /// Our end of a tuner plugin.
@@ -72,7 +75,7 @@ enum Tuner {
 
 /// What a connected rank works with.
 struct Ready {
-    // Order matters: the communicator ends before the memory that it may still use.
+    // Order matters: the communicator ends before the memory that it may still use; see `drop` for what it knows of.
     comm: Communicator,
     buffers: Buffers,
     device: Device,
@@ -81,6 +84,15 @@ struct Ready {
     log: Option<LogFile>,
     /// What was called before, so that the first call's set-up is never timed.
     called: HashSet<(Collective, Option<Choice>)>,
+}
+
+impl Drop for Ready {
+    /// A communicator that is aborted forgets registrations by itself, and what is on the GPU may still use them.
+    fn drop(&mut self) {
+        if self.comm.is_usable() && self.has_registrations() && self.release().is_err() {
+            self.comm.give_up();
+        }
+    }
 }
 
 impl NcclEngine {
@@ -185,10 +197,10 @@ impl NcclEngine {
             Ok(call) => call,
             Err(why) => return Ok(ItemOutcome::Unsupported(why)),
         };
-        if let Some(why) = ready.make_room(call.span(), self.init.max_bytes as usize)? {
-            return Ok(ItemOutcome::Unsupported(why));
+        if !ready.make_room(call.span(), self.init.max_bytes as usize)? {
+            return Ok(ItemOutcome::Unsupported(ready.buffers.why_no_room(call.span())));
         }
-        ready.device.reserve_events(item.iterations as usize + 1)?;
+        ready.device.reserve_events(item.iterations.max(1) as usize + 1)?;
         Run::new(ready, item, call).measure()
     }
 }
@@ -235,6 +247,7 @@ impl Engine for NcclEngine {
         let log = self.config.log.as_deref().and_then(LogFile::open);
         let device = Device::open(&self.config)?;
         let nccl = Nccl::load(self.config.library.as_deref())?;
+        let registrar = self.init.register_buffers.then(|| Registrar::new(&nccl)).transpose()?;
         let tuner = self.open_tuner()?;
         let host = self.config.host_id.clone().unwrap_or_else(boot_id);
         let gpu = (device.name.clone(), device.pci.clone());
@@ -243,7 +256,7 @@ impl Engine for NcclEngine {
             own.unique_id = Some(communicator::make_unique_id(&nccl)?);
         }
         let bytes = own.encode()?;
-        self.stage = Stage::Loaded(Box::new(Loaded { nccl, device, tuner, log }));
+        self.stage = Stage::Loaded(Box::new(Loaded { nccl, device, tuner, log, registrar }));
         Ok(bytes)
     }
 
@@ -251,11 +264,11 @@ impl Engine for NcclEngine {
         let Stage::Loaded(loaded) = std::mem::replace(&mut self.stage, Stage::Broken) else {
             return Err(EngineError::Order("connect comes once, after bootstrap"));
         };
-        let Loaded { nccl, device, tuner, mut log } = *loaded;
+        let Loaded { nccl, device, tuner, mut log, registrar } = *loaded;
         let id = bootstrap::agree(peers, self.init.world)?;
         let comm = Communicator::join(nccl, &id, self.init.rank, self.init.world)
             .map_err(|error| log_file::explained(error, log.as_mut()))?;
-        let buffers = Buffers::new()?;
+        let buffers = Buffers::new(registrar)?;
         let ready = Ready { comm, buffers, device, tuner, log, called: HashSet::new() };
         self.stage = Stage::Connected(Box::new(ready));
         self.with_ready(|engine, ready| {

@@ -1,10 +1,13 @@
 //! One item: checked, warmed up, timed.
 
+mod captured;
+
 use std::time::Instant;
 
 use gdrtune_profiles::vocab::Choice;
 use gdrtune_wire::{Item, ItemOutcome, Prediction, Times};
 
+use self::captured::Captured;
 use super::{Ready, Tuner, communicator::NcclCall, log::Ran, memory::FLAGS, tuner_link::Decision};
 use crate::engine::{
     EngineError,
@@ -42,9 +45,13 @@ impl<'a> Run<'a> {
             self.queue()?;
         }
         self.ready.wait()?;
+        let captured = match self.batch_graph()? {
+            Ok(captured) => captured,
+            Err(outcome) => return Ok(outcome),
+        };
         self.ready.meet([0; FLAGS])?;
         self.begin();
-        self.batch()
+        self.batch(captured)
     }
 
     /// The untimed first call: checked if that is wanted. An outcome comes back where the item ends here.
@@ -53,14 +60,21 @@ impl<'a> Run<'a> {
         if !(self.item.check || is_first) {
             return Ok(None);
         }
+        if self.item.graph && is_first {
+            // What NCCL sets up with a first call is better not done while a stream captures.
+            self.run_once()?;
+        }
         if self.item.check {
             self.fill()?;
         }
-        self.begin();
-        let seen = self.plugin_calls();
-        self.queue()?;
-        self.ready.wait()?;
-        let decision = self.decision_since(seen);
+        let decision = if self.item.graph {
+            match self.run_once_captured()? {
+                Ok(decision) => decision,
+                Err(outcome) => return Ok(Some(outcome)),
+            }
+        } else {
+            self.run_once()?
+        };
         self.look_up_ran();
         let difference = if self.item.check { self.difference()? } else { None };
         let (is_bypassed, is_refused) = (decision == Decision::NotCalled, matches!(decision, Decision::NotAllowed(_)));
@@ -76,21 +90,32 @@ impl<'a> Run<'a> {
         Ok((wrong != 0).then(|| wrong_outcome(difference)))
     }
 
+    /// Runs the call to its end.
+    fn run_once(&mut self) -> Result<Decision, EngineError> {
+        self.begin();
+        let seen = self.plugin_calls();
+        self.queue()?;
+        self.ready.wait()?;
+        Ok(self.decision_since(seen))
+    }
+
     /// Times the batch. The stream is idle, and all ranks have just met.
-    fn batch(&mut self) -> Result<ItemOutcome, EngineError> {
-        let iterations = self.item.iterations as usize;
+    fn batch(&mut self, captured: Option<Captured>) -> Result<ItemOutcome, EngineError> {
+        let iterations = captured.as_ref().map_or(self.item.iterations as usize, Captured::calls);
         let seen = self.plugin_calls();
         let cpu_us = timing::process_cpu_us();
         let started = Instant::now();
-        self.ready.device.record(0)?;
-        for iteration in 0..iterations {
-            self.queue()?;
-            self.ready.device.record(iteration + 1)?;
+        match &captured {
+            Some(captured) => self.launch(captured)?,
+            None => self.queue_batch(iterations)?,
         }
         self.ready.wait()?;
         let wall_us = started.elapsed().as_secs_f64() * 1e6;
         let cpu_us = timing::process_cpu_us() - cpu_us;
-        let decision = self.decision_since(seen);
+        let (decision, predictions) = match captured {
+            Some(captured) => captured.into_choice(),
+            None => (self.decision_since(seen), self.predictions()),
+        };
         self.look_up_ran();
         if self.item.choice.is_some() && decision == Decision::NotCalled {
             return Ok(ItemOutcome::Unsupported(self.why_bypassed()));
@@ -109,14 +134,30 @@ impl<'a> Run<'a> {
             cpu_us: cpu_us / per_call,
             selected: self.ran.map(|ran| ran.beside(told(decision))).or(told(decision)),
             checked: self.item.check,
-            predictions: self.predictions(),
+            predictions,
         }))
+    }
+
+    /// Queues calls with time stamps around each.
+    fn queue_batch(&mut self, calls: usize) -> Result<(), EngineError> {
+        self.ready.device.record(0)?;
+        for call in 0..calls {
+            self.queue()?;
+            self.ready.device.record(call + 1)?;
+        }
+        Ok(())
     }
 
     /// Queues the call once.
     fn queue(&mut self) -> Result<(), EngineError> {
+        let call = self.nccl_call();
+        self.ready.comm.queue(&call, self.ready.device.stream())
+    }
+
+    /// The call as NCCL takes it.
+    fn nccl_call(&self) -> NcclCall {
         let (buffers, call) = (&self.ready.buffers, &self.call);
-        let call = NcclCall {
+        NcclCall {
             collective: call.collective,
             count: call.count(),
             data_type: self.item.data_type,
@@ -124,8 +165,7 @@ impl<'a> Run<'a> {
             root: call.root,
             send: buffers.address(call.input(0)),
             receive: buffers.address(call.output(0)),
-        };
-        self.ready.comm.queue(&call, self.ready.device.stream())
+        }
     }
 
     /// Makes the item's choice hold until ranks meet.

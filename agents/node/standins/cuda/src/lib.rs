@@ -3,14 +3,19 @@
 //! Everything that is queued is done at once, so a stream is always idle. What it does on purpose: `STANDIN_CUDA_FAULT` as
 //! `copy:BYTES` makes copies of at least so many bytes fail, as after an illegal address;
 //! `STANDIN_CUDA_DEVICES` is the number of GPUs (1), `STANDIN_CUDA_MEMORY` the bytes that can be allocated, and
-//! `STANDIN_CUDA_BROKEN=1` makes the stream fail as after an illegal address.
+//! `STANDIN_CUDA_CAPTURE=0` refuses to capture a stream;
+//! `STANDIN_CUDA_BROKEN=1` makes the stream fail as after an illegal address. `STANDIN_CUDA_LOG` is a file to which all ranks
+//! write what did not fit.
 #![expect(unsafe_code, reason = "stands for a C library")]
 #![expect(clippy::missing_safety_doc, reason = "the C library's documentation says what must hold")]
+
+mod graph;
 
 use std::{
     alloc::Layout,
     collections::HashMap,
     ffi::{CStr, c_char, c_int, c_uint, c_void},
+    io::Write as _,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
@@ -19,7 +24,12 @@ const SUCCESS: c_int = 0;
 const INVALID_VALUE: c_int = 1;
 const OUT_OF_MEMORY: c_int = 2;
 const INVALID_DEVICE: c_int = 101;
+const ILLEGAL_STATE: c_int = 401;
 const ILLEGAL_ADDRESS: c_int = 700;
+const LAUNCH_FAILED: c_int = 719;
+const NOT_SUPPORTED: c_int = 801;
+const CAPTURE_UNSUPPORTED: c_int = 900;
+const CAPTURE_INVALIDATED: c_int = 901;
 
 /// Alignment of device memory, as of the real one.
 const ALIGNMENT: usize = 256;
@@ -36,6 +46,14 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
+}
+
+/// Writes a line to the log.
+fn log(line: &str) {
+    let Ok(path) = std::env::var("STANDIN_CUDA_LOG") else { return };
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    // One write, so that lines of several processes stay whole. A log that cannot be written fails the test that reads it.
+    file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes())).ok();
 }
 
 #[unsafe(no_mangle)]
@@ -105,6 +123,9 @@ pub unsafe extern "C" fn cuStreamCreate(stream: *mut usize, _flags: c_uint) -> c
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamQuery(_stream: usize) -> c_int {
+    if graph::forbid() {
+        return CAPTURE_UNSUPPORTED;
+    }
     if number("STANDIN_CUDA_BROKEN", 0) == 1 { ILLEGAL_ADDRESS } else { SUCCESS }
 }
 
@@ -114,10 +135,14 @@ fn layout(bytes: usize) -> Option<Layout> {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAlloc_v2(pointer: *mut u64, bytes: usize) -> c_int {
+    if graph::forbid() {
+        return CAPTURE_UNSUPPORTED;
+    }
     let Some(layout) = layout(bytes).filter(|_| bytes > 0) else { return INVALID_VALUE };
     let mut allocations = locked(&ALLOCATIONS);
     let all = allocations.get_or_insert_default();
     if number("STANDIN_CUDA_MEMORY", u64::MAX) < (all.values().sum::<usize>() + bytes) as u64 {
+        log(&format!("refused {bytes}"));
         return OUT_OF_MEMORY;
     }
     // SAFETY: the size is not 0.
@@ -146,6 +171,21 @@ fn is_faulty_copy(bytes: usize) -> bool {
     fault.strip_prefix("copy:").and_then(|least| least.parse().ok()).is_some_and(|least: usize| least <= bytes)
 }
 
+/// What a device has where nobody says how much: as an H200.
+const USUAL_MEMORY: u64 = 150_754_820_096;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> c_int {
+    let used: usize = locked(&ALLOCATIONS).iter().flat_map(HashMap::values).sum();
+    let all = number("STANDIN_CUDA_MEMORY", USUAL_MEMORY) as usize;
+    // SAFETY: the caller's promise.
+    unsafe {
+        free.write(all.saturating_sub(used));
+        total.write(all);
+    }
+    SUCCESS
+}
+
 /// Whether the range lies in one allocation.
 fn is_ours(pointer: u64, bytes: usize) -> bool {
     let allocations = locked(&ALLOCATIONS);
@@ -155,6 +195,9 @@ fn is_ours(pointer: u64, bytes: usize) -> bool {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, _stream: usize) -> c_int {
+    if graph::forbid() {
+        return CAPTURE_UNSUPPORTED;
+    }
     if !is_ours(to, bytes) {
         return INVALID_VALUE;
     }
@@ -169,6 +212,9 @@ pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, byte
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, _stream: usize) -> c_int {
+    if graph::forbid() {
+        return CAPTURE_UNSUPPORTED;
+    }
     if !is_ours(from, bytes) {
         return INVALID_VALUE;
     }
@@ -192,6 +238,14 @@ pub unsafe extern "C" fn cuEventCreate(event: *mut usize, _flags: c_uint) -> c_i
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventRecord(event: usize, _stream: usize) -> c_int {
+    if graph::forbid() {
+        return CAPTURE_UNSUPPORTED;
+    }
+    stamp(event)
+}
+
+/// Gives an event the time of now.
+fn stamp(event: usize) -> c_int {
     let now = Instant::now();
     match event.checked_sub(1).and_then(|index| locked(&EVENTS).get_mut(index).map(|stamp| *stamp = Some(now))) {
         Some(()) => SUCCESS,
@@ -214,6 +268,15 @@ fn texts(error: c_int) -> (&'static CStr, &'static CStr) {
         INVALID_VALUE => (c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"),
         OUT_OF_MEMORY => (c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory"),
         INVALID_DEVICE => (c"CUDA_ERROR_INVALID_DEVICE", c"invalid device ordinal"),
+        ILLEGAL_STATE => (c"CUDA_ERROR_ILLEGAL_STATE", c"the operation cannot be performed in the present state"),
+        LAUNCH_FAILED => (c"CUDA_ERROR_LAUNCH_FAILED", c"unspecified launch failure"),
+        NOT_SUPPORTED => (c"CUDA_ERROR_NOT_SUPPORTED", c"operation not supported"),
+        CAPTURE_UNSUPPORTED => {
+            (c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", c"operation not permitted when stream is capturing")
+        }
+        CAPTURE_INVALIDATED => {
+            (c"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", c"operation failed due to a previous error during capture")
+        }
         ILLEGAL_ADDRESS => (c"CUDA_ERROR_ILLEGAL_ADDRESS", c"an illegal memory access was encountered"),
         _ => (c"CUDA_ERROR_UNKNOWN", c"unknown error"),
     }

@@ -7,8 +7,10 @@ use std::{
 };
 
 use crate::{
-    Comm, INVALID_USAGE, SUCCESS, debug, failed,
-    purpose::{self, Fault},
+    Comm, INVALID_USAGE, SUCCESS,
+    capture::Task,
+    debug, failed,
+    purpose::{self, Fault, Selection},
 };
 
 /// `ncclFunc_t`, of those with a choice.
@@ -79,27 +81,37 @@ impl Call {
 }
 
 impl Comm {
-    /// Runs one call to its end.
-    pub(crate) fn run(&self, call: &Call) -> c_int {
-        let started = Instant::now();
-        let world = self.segment.world;
-        let (sent, received) = call.spans(self.rank, world);
-        // As NCCL counts: the larger side of the whole collective.
-        let scale = if matches!(call.kind, Kind::AllGather | Kind::ReduceScatter) { world } else { 1 };
-        let selection = crate::tuner::select(self.tuner.as_ref(), call.kind as usize, call.bytes() * scale);
+    /// Chooses for a call and starts it.
+    pub(crate) fn enqueue(&self, call: Call) -> c_int {
+        let selection = crate::tuner::select(self.tuner.as_ref(), call.kind as usize, self.size(&call));
         let selection = purpose::substituted(selection);
         if self.rank == 0 {
-            debug::log_call(selection, call.bytes(), call.bytes() * scale);
+            debug::log_call(selection, call.bytes(), self.size(&call));
         }
+        if purpose::fault(selection, self.rank) == Some(Fault::Error) {
+            return failed(INVALID_USAGE, "no algorithm/protocol available for function");
+        }
+        self.start(Task::Call(call, selection))
+    }
+
+    /// As NCCL counts: the larger side of the whole collective.
+    fn size(&self, call: &Call) -> usize {
+        let scale = if matches!(call.kind, Kind::AllGather | Kind::ReduceScatter) { self.segment.world } else { 1 };
+        call.bytes() * scale
+    }
+
+    /// Runs one call to its end.
+    pub(crate) fn run(&self, call: &Call, selection: Selection) -> c_int {
+        let started = Instant::now();
+        let (sent, received) = call.spans(self.rank, self.segment.world);
         let fault = purpose::fault(selection, self.rank);
         match fault {
             Some(Fault::Hang) => loop {
                 std::thread::park();
             },
             Some(Fault::Crash) => std::process::abort(),
-            Some(Fault::Error) => return failed(INVALID_USAGE, "no algorithm/protocol available for function"),
             Some(Fault::Late) => purpose::be_late(),
-            Some(Fault::Wrong) | None => {}
+            Some(Fault::Wrong | Fault::Error) | None => {}
         }
         let mut hasher = DefaultHasher::new();
         (selection, call.kind, call.count, call.data_type, call.op, call.root).hash(&mut hasher);
@@ -117,7 +129,7 @@ impl Comm {
         self.segment.barrier();
         // SAFETY: as above.
         unsafe { call.receive.copy_from_nonoverlapping(result.as_ptr(), received.min(result.len())) };
-        purpose::log(selection, call.bytes() * scale, self.rank);
+        purpose::log(selection, self.size(call), self.rank);
         purpose::pay(selection, started);
         SUCCESS
     }

@@ -13,30 +13,40 @@
 //! | `STANDIN_NCCL_GDR` | 1: connections are by GPU Direct RDMA; `send`: only those that send; else they are sockets |
 //! | `STANDIN_NCCL_INIT_ERROR` | warnings, separated by `|`, with which the communicator fails |
 //! | `STANDIN_NCCL_BYPASS` | 1: the tuner plugin is loaded, and never asked; `unopened`: it cannot be loaded |
+//! | `STANDIN_NCCL_CAPTURE` | 0: calls on a stream that captures are refused |
+//! | `STANDIN_NCCL_MEMORY_LOG` | file to which all ranks write what becomes of memory |
 //! | `STANDIN_NCCL_LOG` | file to which rank 0 writes what ran |
 //!
 //! `NCCL_DEBUG`, `NCCL_DEBUG_SUBSYS` and `NCCL_DEBUG_FILE` do what they do in NCCL, for the lines that gdrtune reads.
 #![expect(unsafe_code, reason = "stands for a C library")]
 #![expect(clippy::missing_safety_doc, reason = "the C library's documentation says what must hold")]
 
+mod capture;
 mod collective;
 mod debug;
 mod purpose;
+mod registration;
 mod segment;
 mod tuner;
 
 use std::{
     cell::RefCell,
     ffi::{CString, c_char, c_int, c_void},
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
+use capture::Task;
 use collective::{Call, Kind, Transfer};
 use segment::Segment;
 use tuner::Tuner;
 
 const SUCCESS: c_int = 0;
+const UNHANDLED_CUDA_ERROR: c_int = 1;
 const SYSTEM_ERROR: c_int = 2;
+const INVALID_ARGUMENT: c_int = 4;
 const INVALID_USAGE: c_int = 5;
 
 /// `ncclUniqueId`: the path of the shared file, and zeros.
@@ -49,6 +59,8 @@ pub struct Comm {
     rank: usize,
     segment: Segment,
     tuner: Option<Tuner>,
+    /// Calls in graphs that are not destroyed yet.
+    captured: AtomicUsize,
 }
 
 /// Sends and receives of the open group.
@@ -98,6 +110,8 @@ pub unsafe extern "C" fn ncclGetUniqueId(id: *mut UniqueId) -> c_int {
 pub extern "C" fn ncclGetErrorString(result: c_int) -> *const c_char {
     let text = match result {
         SUCCESS => c"no error",
+        UNHANDLED_CUDA_ERROR => c"unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+        INVALID_ARGUMENT => c"invalid argument (run with NCCL_DEBUG=WARN for details)",
         SYSTEM_ERROR => c"unhandled system error (run with NCCL_DEBUG=INFO for details)",
         INVALID_USAGE => c"invalid usage (run with NCCL_DEBUG=WARN for details)",
         _ => c"unknown result code",
@@ -125,7 +139,7 @@ pub unsafe extern "C" fn ncclCommInitRank(out: *mut *mut Comm, world: c_int, id:
     };
     debug::log_communicator(rank as usize, world as usize);
     let tuner = Tuner::load(world as usize);
-    let comm = Box::new(Comm { rank: rank as usize, segment, tuner });
+    let comm = Box::new(Comm { rank: rank as usize, segment, tuner, captured: AtomicUsize::new(0) });
     // SAFETY: the caller's promise.
     unsafe { out.write(Box::into_raw(comm)) };
     SUCCESS
@@ -133,15 +147,32 @@ pub unsafe extern "C" fn ncclCommInitRank(out: *mut *mut Comm, world: c_int, id:
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommDestroy(comm: *mut Comm) -> c_int {
+    // More than the real one asks for: whoever ends in good order has left nothing behind.
+    if registration::is_any_left(comm) {
+        std::process::abort();
+    }
     // SAFETY: made by init, ended once.
-    drop(unsafe { Box::from_raw(comm) });
+    unsafe { end(comm) };
     SUCCESS
+}
+
+/// # Safety
+/// Made by init, ended once.
+unsafe fn end(comm: *mut Comm) {
+    registration::forget(comm);
+    // SAFETY: the caller's promise.
+    let comm = unsafe { Box::from_raw(comm) };
+    // The real one waits for the end of the graphs, for ever.
+    if comm.captured.load(Ordering::Acquire) != 0 {
+        std::process::abort();
+    }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommAbort(comm: *mut Comm) -> c_int {
     // SAFETY: as above.
-    unsafe { ncclCommDestroy(comm) }
+    unsafe { end(comm) };
+    SUCCESS
 }
 
 #[unsafe(no_mangle)]
@@ -168,7 +199,7 @@ pub extern "C" fn ncclGroupEnd() -> c_int {
     }
     // SAFETY: the communicator of the transfers, alive until the caller ends it.
     let comm = unsafe { &*comm };
-    comm.transfer(&transfers)
+    comm.start(Task::Transfers(transfers))
 }
 
 /// Adds to the open group.
@@ -210,10 +241,10 @@ pub extern "C" fn ncclRecv(
 }
 
 /// Runs a call of one of the five functions that have a choice.
-unsafe fn run(comm: *mut Comm, call: &Call) -> c_int {
+unsafe fn run(comm: *mut Comm, call: Call) -> c_int {
     // SAFETY: the caller's promise.
     let comm = unsafe { &*comm };
-    comm.run(call)
+    comm.enqueue(call)
 }
 
 #[unsafe(no_mangle)]
@@ -227,7 +258,7 @@ pub unsafe extern "C" fn ncclAllReduce(
     _stream: *mut c_void,
 ) -> c_int {
     // SAFETY: the caller's promise, here and below.
-    unsafe { run(comm, &Call::new(Kind::AllReduce, send, receive, count, kind).with_op(op)) }
+    unsafe { run(comm, Call::new(Kind::AllReduce, send, receive, count, kind).with_op(op)) }
 }
 
 #[unsafe(no_mangle)]
@@ -240,7 +271,7 @@ pub unsafe extern "C" fn ncclAllGather(
     _stream: *mut c_void,
 ) -> c_int {
     // SAFETY: as above.
-    unsafe { run(comm, &Call::new(Kind::AllGather, send, receive, count, kind)) }
+    unsafe { run(comm, Call::new(Kind::AllGather, send, receive, count, kind)) }
 }
 
 #[unsafe(no_mangle)]
@@ -254,7 +285,7 @@ pub unsafe extern "C" fn ncclReduceScatter(
     _stream: *mut c_void,
 ) -> c_int {
     // SAFETY: as above.
-    unsafe { run(comm, &Call::new(Kind::ReduceScatter, send, receive, count, kind).with_op(op)) }
+    unsafe { run(comm, Call::new(Kind::ReduceScatter, send, receive, count, kind).with_op(op)) }
 }
 
 #[unsafe(no_mangle)]
@@ -268,7 +299,7 @@ pub unsafe extern "C" fn ncclBroadcast(
     _stream: *mut c_void,
 ) -> c_int {
     // SAFETY: as above.
-    unsafe { run(comm, &Call::new(Kind::Broadcast, send, receive, count, kind).with_root(root)) }
+    unsafe { run(comm, Call::new(Kind::Broadcast, send, receive, count, kind).with_root(root)) }
 }
 
 #[unsafe(no_mangle)]
@@ -283,5 +314,5 @@ pub unsafe extern "C" fn ncclReduce(
     _stream: *mut c_void,
 ) -> c_int {
     // SAFETY: as above.
-    unsafe { run(comm, &Call::new(Kind::Reduce, send, receive, count, kind).with_op(op).with_root(root)) }
+    unsafe { run(comm, Call::new(Kind::Reduce, send, receive, count, kind).with_op(op).with_root(root)) }
 }

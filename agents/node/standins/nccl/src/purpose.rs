@@ -118,6 +118,10 @@ pub(crate) fn is_unopened() -> bool {
     variable("STANDIN_NCCL_BYPASS").is_some_and(|value| value == "unopened")
 }
 
+pub(crate) fn refuses_capture() -> bool {
+    variable("STANDIN_NCCL_CAPTURE").is_some_and(|value| value == "0")
+}
+
 /// The fault that this call is to have on this rank.
 pub(crate) fn fault(selection: Selection, rank: usize) -> Option<Fault> {
     let text = variable("STANDIN_NCCL_FAULT")?;
