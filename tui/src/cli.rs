@@ -137,6 +137,9 @@ pub(crate) struct MeasureArgs {
     /// Shortest deadline of one measurement; one that overruns is killed and counts as hung
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_duration_s)]
     pub(crate) trial_timeout: f64,
+    /// Measure although other processes use the GPUs or HCAs; results are noisier (nccl only)
+    #[arg(long)]
+    pub(crate) shared: bool,
 }
 
 /// `gdrtune tune`.

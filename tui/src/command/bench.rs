@@ -3,19 +3,21 @@
 use std::io::{self, Write};
 
 use gdrtune_fleet::FleetConfig;
-use gdrtune_profiles::vocab::{Collective, Environment, Point};
+use gdrtune_profiles::vocab::{Collective, Engine, Environment, Point};
 use gdrtune_session::{
     cluster::{ClusterBench, ClusterConfig, link::FleetLink, pace::PaceConfig},
-    connect, run,
+    connect::{self, IN_USE_HINT},
+    run,
 };
 use gdrtune_tuner::bench::{Bench, BenchError, Cancel, Item, Outcome, Script, Setup, Timing};
+use gdrtune_wire::Inventory;
 
 use super::tune::launcher;
 use crate::{
     BUILD_ID,
     cli::BenchArgs,
     exit::{Exit, Failure},
-    hosts,
+    hosts::{self, Place},
 };
 
 /// What tells workers where NCCL is (`gdrtune_node::engine::nccl`).
@@ -41,9 +43,9 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
         .map_err(|error| Failure::new(Exit::Preflight, error))?;
 
     let max_bytes = points.iter().map(|p| p.bytes).max().unwrap_or(0);
-    if let Err(error) = connect::check_memory(&place.hosts, &place.slots, &connected.inventories, max_bytes) {
+    if let Err(failure) = preflight(args, &place, &connected.inventories, max_bytes) {
         runtime.block_on(connected.fleet.shutdown());
-        return Err(Failure::new(Exit::Preflight, error));
+        return Err(failure);
     }
     let cluster = ClusterConfig {
         engine: args.measure.engine,
@@ -71,6 +73,17 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let failed = rows.iter().any(|row| row.timing.is_err());
     print(args, ranks, &rows)?;
     Ok(if failed { Exit::TrialsFailed } else { Exit::Done })
+}
+
+/// Whether the hosts can be used as they are.
+fn preflight(args: &BenchArgs, place: &Place, inventories: &[Inventory], max_bytes: u64) -> Result<(), Failure> {
+    let refused = |error| Failure::new(Exit::Preflight, error);
+    connect::check_memory(&place.hosts, &place.slots, inventories, max_bytes).map_err(refused)?;
+    if args.measure.engine != Engine::Nccl || args.measure.shared {
+        return Ok(());
+    }
+    connect::check_device_users(&place.hosts, &place.slots, inventories)
+        .map_err(|error| refused(error).with_hint(IN_USE_HINT))
 }
 
 /// Where the workers find NCCL, if the user says so. It must reach every arm alike, so it goes to the agents.

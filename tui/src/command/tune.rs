@@ -13,6 +13,7 @@ use gdrtune_profiles::{
     vocab::{Collective, DataType, Engine, Point},
 };
 use gdrtune_session::{
+    connect::{ConnectError, IN_USE_HINT},
     control::Controls,
     event::{Command, Record, RunEnd},
     output::{Existing, OutputDir},
@@ -73,6 +74,7 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
     let launcher = launcher(&args.hosts, &place);
     let config = RunConfig {
         engine: args.measure.engine,
+        shared: args.measure.shared,
         data_type: args.measure.data_type,
         settings,
         budget_s: Some(args.budget),
@@ -101,6 +103,7 @@ fn base_config(place: Place, points: Vec<Point>, out: OutputDir, launcher: Launc
         launcher,
         fanout: 32,
         engine: Engine::Native,
+        shared: false,
         data_type: DataType::F32,
         points,
         space: SpaceSize::Standard,
@@ -233,7 +236,11 @@ fn conclude(
             run::RunError::Interrupted => Exit::Interrupted,
             run::RunError::Output(_) | run::RunError::Store(_) | run::RunError::Internal(_) => Exit::Unexpected,
         };
-        Failure::new(exit, error).with_hint(format!("everything that was measured is in {}", store.display()))
+        let hint = match &error {
+            run::RunError::Connect(ConnectError::InUse { .. }) => IN_USE_HINT.to_owned(),
+            _ => format!("everything that was measured is in {}", store.display()),
+        };
+        Failure::new(exit, error).with_hint(hint)
     })?;
     let mut last_words = String::new();
     if after_ui {

@@ -23,7 +23,7 @@ mod launch;
 mod lines;
 mod log;
 mod outbox;
-mod process;
+pub(crate) mod process;
 mod progress;
 mod ranks;
 mod signals;

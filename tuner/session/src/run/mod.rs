@@ -61,6 +61,8 @@ pub struct RunConfig {
     pub fanout: usize,
     /// What measures.
     pub engine: Engine,
+    /// Whether GPUs and HCAs may be in use by others.
+    pub shared: bool,
     /// Element type.
     pub data_type: DataType,
     /// What is tuned.
@@ -237,7 +239,11 @@ fn connect_and_run(
         other => RunError::Connect(other),
     })?;
     let max_bytes = config.points.iter().map(|p| p.bytes).max().unwrap_or(0);
-    if let Err(error) = connect::check_memory(&config.hosts, &config.slots, &inventories, max_bytes) {
+    let checked = connect::check_memory(&config.hosts, &config.slots, &inventories, max_bytes).and_then(|()| {
+        let counts = config.engine == Engine::Nccl && !config.shared;
+        if counts { connect::check_device_users(&config.hosts, &config.slots, &inventories) } else { Ok(()) }
+    });
+    if let Err(error) = checked {
         runtime.block_on(fleet.shutdown());
         return Err(RunError::Connect(error));
     }
