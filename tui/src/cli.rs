@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gdrtune_profiles::vocab::{Collective, DataType, Engine};
+use gdrtune_wire::WorkerCommand;
 
 use crate::ui::ThemeName;
 
@@ -140,6 +141,22 @@ pub(crate) struct MeasureArgs {
     /// Measure although other processes use the GPUs or HCAs; results are noisier (nccl only)
     #[arg(long)]
     pub(crate) shared: bool,
+    /// Command that starts each worker, such as 'apptainer exec --nv IMG {worker}'
+    ///
+    /// It is split into words as a shell would, but no shell runs it, so nothing is expanded. {worker} is a word of its own:
+    /// the program and its arguments. Within words: {rank} and {local_rank}, {dir} (folder with the program and its files,
+    /// to be mounted under the same path), {env} (file with the NCCL_*, GDRTUNE_* and CUDA_* variables of the rank, for
+    /// what does not hand the environment on), {{ and }} for braces. It must hand standard input and output on
+    /// unchanged: `docker run --rm -i --init --gpus all --network host --ipc host -v {dir}:{dir} --env-file {env} IMG {worker}`.
+    #[arg(long = "worker-cmd", value_name = "COMMAND", value_parser = parse_worker_command)]
+    pub(crate) worker_cmd: Option<WorkerCommand>,
+}
+
+impl MeasureArgs {
+    /// Words of the command that starts workers; empty starts them directly.
+    pub(crate) fn worker_command(&self) -> Vec<String> {
+        self.worker_cmd.as_ref().map(|command| command.words().to_vec()).unwrap_or_default()
+    }
 }
 
 /// `gdrtune tune`.
@@ -271,6 +288,10 @@ where
     text.trim().parse().map_err(|error: T::Err| error.to_string())
 }
 
+fn parse_worker_command(text: &str) -> Result<WorkerCommand, String> {
+    WorkerCommand::parse(text).map_err(|error| error.to_string())
+}
+
 /// The engines that can measure today.
 fn parse_engine(text: &str) -> Result<Engine, String> {
     match parse_named(text)? {
@@ -349,6 +370,8 @@ mod tests {
             (&["bench", "--choice", "ring/simple/0"], "`0` is no channel count: use 1 to 64"),
             (&["bench", "--choice", "ring/fast"], "unknown protocol `fast`: use one of ll, ll128, simple"),
             (&["emit", "p.toml"], "--format"),
+            (&["bench", "--worker-cmd", "env"], "`{worker}` is missing"),
+            (&["tune", "--worker-cmd", "env {wroker}"], "unknown placeholder `{wroker}`; did you mean `{worker}`?"),
         ];
         for (args, expected) in cases {
             let argv = std::iter::once("gdrtune").chain(args.iter().copied());

@@ -98,6 +98,9 @@ pub struct StartGroup {
     pub deadline_ms: u64,
     /// Every rank poses as a node of its own, so that several can share one GPU. What they measure is *emulated*.
     pub emulate_nodes: bool,
+    /// Words of a command that starts a worker, such as one in a container: [`crate::WorkerCommand`]. Empty starts it
+    /// directly.
+    pub worker_command: Vec<String>,
 }
 
 /// Where workers take their environment and rules from.

@@ -51,6 +51,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
         engine: args.measure.engine,
         hosts: place.hosts.iter().map(|h| h.name.clone()).collect(),
         emulate_nodes: args.emulate_nodes,
+        worker_command: args.measure.worker_command(),
         slots: place.slots.clone(),
         data_type: args.measure.data_type,
         max_bytes,

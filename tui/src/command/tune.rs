@@ -75,6 +75,7 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
     let config = RunConfig {
         engine: args.measure.engine,
         shared: args.measure.shared,
+        worker_command: args.measure.worker_command(),
         data_type: args.measure.data_type,
         settings,
         budget_s: Some(args.budget),
@@ -104,6 +105,7 @@ fn base_config(place: Place, points: Vec<Point>, out: OutputDir, launcher: Launc
         fanout: 32,
         engine: Engine::Native,
         shared: false,
+        worker_command: Vec::new(),
         data_type: DataType::F32,
         points,
         space: SpaceSize::Standard,

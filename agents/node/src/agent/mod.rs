@@ -30,6 +30,7 @@ mod signals;
 mod stdio;
 mod supervisor;
 mod worker;
+mod wrapper;
 
 use std::{
     io::{self, Write as _},

@@ -57,6 +57,7 @@ mod tests {
             max_bytes: 1024,
             deadline_ms: 1000,
             emulate_nodes,
+            worker_command: vec![],
         }
     }
 

@@ -269,10 +269,10 @@ impl<'a> Supervisor<'a> {
         if let Err(why) = self.provide_plugin(start.engine) {
             return self.refuse(format!("start group {}: {why}", start.group.0));
         }
-        let starter = launch::Launcher {
+        let mut starter = launch::Launcher {
             config: self.config,
             environment: &self.environment,
-            bundles: &self.bundles,
+            bundles: &mut self.bundles,
             events: &self.sender,
         };
         let launched = starter.start(now, start, &mut self.next_serial);

@@ -311,6 +311,7 @@ pub(crate) fn start(group: u32, ranks: &[u32], plan: &str) -> StartGroup {
         max_bytes: 1 << 20,
         deadline_ms: 60_000,
         emulate_nodes: false,
+        worker_command: vec![],
     }
 }
 

@@ -74,18 +74,21 @@ fn settings() -> impl Strategy<Value = Settings> {
 fn start_group() -> impl Strategy<Value = StartGroup> {
     let who = (group(), any::<u32>(), any::<u32>(), vec(any::<u32>(), 0..10), select(Engine::ALL));
     let how = (settings(), key(), any::<u64>(), any::<u64>(), any::<bool>());
-    (who, how).prop_map(
-        |((group, world, nodes, ranks, engine), (settings, key, max_bytes, deadline_ms, emulate_nodes))| StartGroup {
-            group,
-            world,
-            nodes,
-            ranks,
-            engine,
-            settings,
-            key,
-            max_bytes,
-            deadline_ms,
-            emulate_nodes,
+    (who, how, vec(text(), 0..4)).prop_map(
+        |((group, world, nodes, ranks, engine), (settings, key, max_bytes, deadline_ms, emulate_nodes), words)| {
+            StartGroup {
+                group,
+                world,
+                nodes,
+                ranks,
+                engine,
+                settings,
+                key,
+                max_bytes,
+                deadline_ms,
+                emulate_nodes,
+                worker_command: words,
+            }
         },
     )
 }

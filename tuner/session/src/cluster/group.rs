@@ -122,6 +122,7 @@ impl Group {
                     max_bytes: config.max_bytes,
                     deadline_ms: deadline.as_millis() as u64,
                     emulate_nodes: config.emulate_nodes,
+                    worker_command: config.worker_command.clone(),
                 },
             ));
         }

@@ -45,6 +45,8 @@ pub struct ClusterConfig {
     pub hosts: Vec<String>,
     /// Whether every rank poses as a node of its own.
     pub emulate_nodes: bool,
+    /// Words of the command that starts workers; empty starts them directly.
+    pub worker_command: Vec<String>,
     /// Ranks on each node, in rank order.
     pub slots: Vec<u32>,
     /// Element type of all measurements.

@@ -173,6 +173,7 @@ fn lab(fault: Fault) -> Lab {
         engine: Engine::Native,
         hosts: vec!["vh1".into(), "vh2".into()],
         emulate_nodes: false,
+        worker_command: vec![],
         slots: vec![2, 2],
         data_type: DataType::F32,
         max_bytes: 4096,

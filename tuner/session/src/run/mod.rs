@@ -63,6 +63,8 @@ pub struct RunConfig {
     pub engine: Engine,
     /// Whether GPUs and HCAs may be in use by others.
     pub shared: bool,
+    /// Words of the command that starts workers; empty starts them directly.
+    pub worker_command: Vec<String>,
     /// Element type.
     pub data_type: DataType,
     /// What is tuned.
@@ -264,6 +266,7 @@ fn cluster_config(config: &RunConfig, max_bytes: u64) -> ClusterConfig {
         engine: config.engine,
         hosts: config.hosts.iter().map(|h| h.name.clone()).collect(),
         emulate_nodes: false,
+        worker_command: config.worker_command.clone(),
         slots: config.slots.clone(),
         data_type: config.data_type,
         max_bytes,
