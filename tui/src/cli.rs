@@ -144,8 +144,8 @@ pub(crate) struct MeasureArgs {
     /// Command that starts each worker, such as 'apptainer exec --nv IMG {worker}'
     ///
     /// It is split into words as a shell would, but no shell runs it, so nothing is expanded. {worker} is a word of its own:
-    /// the program and its arguments. Within words: {rank} and {local_rank}, {dir} (folder with the program and its files,
-    /// to be mounted under the same path), {env} (file with the NCCL_*, GDRTUNE_* and CUDA_* variables of the rank, for
+    /// the program and its arguments. Within words: `{rank}` and `{local_rank}`, `{dir}` (folder with the program and its files,
+    /// to be mounted under the same path), `{env}` (file with the NCCL_*, GDRTUNE_* and CUDA_* variables of the rank, for
     /// what does not hand the environment on), {{ and }} for braces. It must hand standard input and output on
     /// unchanged: `docker run --rm -i --init --gpus all --network host --ipc host -v {dir}:{dir} --env-file {env} IMG {worker}`.
     #[arg(long = "worker-cmd", value_name = "COMMAND", value_parser = parse_worker_command)]

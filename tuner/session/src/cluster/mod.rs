@@ -171,8 +171,11 @@ impl<'a> ClusterBench<'a> {
 
     fn file_message(&mut self, group: &mut Group, node: usize, message: FromAgent) {
         match message {
-            FromAgent::Worker { rank, message: FromWorker::Output(line), .. } => {
+            FromAgent::Worker { group: id, rank, message: FromWorker::Output(line) } => {
                 (self.notes)(ClusterNote::Log { node, warning: false, line: format!("rank {rank}: {line}") });
+                if id == group.id {
+                    group.file(rank, FromWorker::Output(line));
+                }
             }
             FromAgent::Worker { group: id, rank, message } if id == group.id => group.file(rank, message),
             FromAgent::WorkerEnded { group: id, rank, cause } if id == group.id => group.file_end(rank, cause),

@@ -296,6 +296,18 @@ fn a_setup_that_cannot_start_is_an_error_with_the_workers_own_words() {
 }
 
 #[test]
+fn what_a_worker_printed_last_explains_its_exit() {
+    let mut group = super::Group::new(1, Setup::Site, 2);
+    group.file_end(0, EndCause::Exit(125));
+    assert_eq!(group.fate().to_string(), "rank 0 ended with exit code 125");
+    for line in ["Unable to find image", "docker: no such image"] {
+        group.file(0, FromWorker::Output(line.to_owned()));
+    }
+    let expected = "rank 0 ended with exit code 125; it last printed: docker: no such image";
+    assert_eq!(group.fate().to_string(), expected);
+}
+
+#[test]
 fn a_lost_node_and_a_cancel_end_the_script() {
     let mut lost = lab(Fault::LoseNode);
     let (_, result) = run(&mut lost, &live(vec![item(Some(choice(Protocol::Ll, 1)), 1)]));
