@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gdrtune_profiles::vocab::{Collective, DataType, Engine};
+use gdrtune_wire::WorkerCommand;
 
 use crate::ui::ThemeName;
 
@@ -137,9 +138,36 @@ pub(crate) struct MeasureArgs {
     /// Element type
     #[arg(long, value_name = "TYPE", default_value = "float32", value_parser = parse_named::<DataType>)]
     pub(crate) data_type: DataType,
+    /// How workers are started and watched.
+    #[command(flatten)]
+    pub(crate) trial: TrialArgs,
+}
+
+/// How workers are started and watched.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TrialArgs {
     /// Shortest deadline of one measurement; one that overruns is killed and counts as hung
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_duration_s)]
     pub(crate) trial_timeout: f64,
+    /// Measure although other processes use the GPUs or HCAs; results are noisier (nccl only)
+    #[arg(long)]
+    pub(crate) shared: bool,
+    /// Command that starts each worker, such as 'apptainer exec --nv IMG {worker}'
+    ///
+    /// It is split into words as a shell would, but no shell runs it, so nothing is expanded. {worker} is a word of its own:
+    /// the program and its arguments. Within words: `{rank}` and `{local_rank}`, `{dir}` (folder with the program and its files,
+    /// to be mounted under the same path), `{env}` (file with the NCCL_*, GDRTUNE_* and CUDA_* variables of the rank, for
+    /// what does not hand the environment on), {{ and }} for braces. It must hand standard input and output on
+    /// unchanged: `docker run --rm -i --init --gpus all --network host --ipc host -v {dir}:{dir} --env-file {env} IMG {worker}`.
+    #[arg(long = "worker-cmd", value_name = "COMMAND", value_parser = parse_worker_command)]
+    pub(crate) worker_cmd: Option<WorkerCommand>,
+}
+
+impl TrialArgs {
+    /// Words of the command that starts workers; empty starts them directly.
+    pub(crate) fn worker_command(&self) -> Vec<String> {
+        self.worker_cmd.as_ref().map(|command| command.words().to_vec()).unwrap_or_default()
+    }
 }
 
 /// How NCCL is used, where that is the engine.
@@ -264,9 +292,9 @@ pub(crate) struct VerifyArgs {
     /// Pairs of fresh process sets, one of each arm
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub(crate) pairs: u32,
-    /// Shortest deadline of one measurement; one that overruns is killed and counts as hung
-    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_duration_s)]
-    pub(crate) trial_timeout: f64,
+    /// How workers are started and watched.
+    #[command(flatten)]
+    pub(crate) trial: TrialArgs,
     /// Seed of the bootstrap
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -317,6 +345,10 @@ where
     T::Err: std::fmt::Display,
 {
     text.trim().parse().map_err(|error: T::Err| error.to_string())
+}
+
+fn parse_worker_command(text: &str) -> Result<WorkerCommand, String> {
+    WorkerCommand::parse(text).map_err(|error| error.to_string())
 }
 
 /// The engines that can measure today.
@@ -397,6 +429,8 @@ mod tests {
             (&["bench", "--choice", "ring/simple/0"], "`0` is no channel count: use 1 to 64"),
             (&["bench", "--choice", "ring/fast"], "unknown protocol `fast`: use one of ll, ll128, simple"),
             (&["emit", "p.toml"], "--format"),
+            (&["bench", "--worker-cmd", "env"], "`{worker}` is missing"),
+            (&["tune", "--worker-cmd", "env {wroker}"], "unknown placeholder `{wroker}`; did you mean `{worker}`?"),
         ];
         for (args, expected) in cases {
             let argv = std::iter::once("gdrtune").chain(args.iter().copied());

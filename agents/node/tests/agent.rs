@@ -4,6 +4,8 @@
 #[path = "agent/nccl.rs"]
 mod nccl;
 mod support;
+#[path = "agent/worker_command.rs"]
+mod worker_command;
 
 use std::{
     process::{Command, Stdio},
@@ -13,9 +15,11 @@ use std::{
 
 use gdrtune_node::agent::{EXIT_BROKEN_STREAM, EXIT_CLIENT_LOST, EXIT_MISMATCH};
 use gdrtune_profiles::vocab::Environment;
-use gdrtune_wire::{EndCause, FromAgent, FromWorker, GroupId, PROTOCOL, Settings, ToAgent, ToWorker};
+use gdrtune_wire::{
+    DeviceUser, EndCause, FromAgent, FromWorker, GroupId, PROTOCOL, Settings, ToAgent, ToWorker, UsedDevice,
+};
 use rustix::process::Signal;
-use support::{Agent, Builder, PROGRAM, hello, script, start};
+use support::{Agent, Builder, PROGRAM, hello, script, start, write_script};
 
 const LOST: i32 = EXIT_CLIENT_LOST as i32;
 const MISMATCH: i32 = EXIT_MISMATCH as i32;
@@ -51,6 +55,29 @@ fn answers_and_shuts_down() {
     assert_eq!(inventory.site_env.get("NCCL_FIXTURE"), Some("1"));
     agent.send(&ToAgent::Hello(hello("fixture", PROTOCOL)));
     assert!(matches!(agent.next(), FromAgent::Refused { .. }));
+    agent.send(&ToAgent::Shutdown);
+    assert_eq!((agent.exit_code(), agent.rest()), (0, vec![]));
+}
+
+/// Every user's processes, by way of a program that is found in the agent's own `PATH`.
+#[test]
+fn users_of_gpus_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "#!/bin/sh\ncase \"$1\" in --query-gpu=*) echo '0, GPU-a, H200';; *) echo \"$PPID, GPU-a, own, 1 MiB\"; echo '4294967, GPU-a, job, 1 MiB';; esac\n";
+    write_script(&folder.path().join("nvidia-smi"), text);
+    let path = format!("{}:/usr/bin:/bin", folder.path().display());
+    let mut agent = Builder::new().env("PATH", &path).connect();
+    agent.send(&ToAgent::Inventory);
+    let FromAgent::Inventory(inventory) = agent.next() else { panic!("no inventory") };
+    let mut users = inventory.device_users;
+    users.retain(|user| user.devices.contains(&UsedDevice::Gpu(0)));
+    let job = DeviceUser {
+        pid: 4_294_967,
+        user: String::new(),
+        command: "job".to_owned(),
+        devices: vec![UsedDevice::Gpu(0)],
+    };
+    assert_eq!(users, [job], "the agent itself is no user");
     agent.send(&ToAgent::Shutdown);
     assert_eq!((agent.exit_code(), agent.rest()), (0, vec![]));
 }

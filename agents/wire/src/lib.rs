@@ -10,5 +10,7 @@
 
 pub mod codec;
 mod message;
+mod worker_command;
 
 pub use message::*;
+pub use worker_command::{Places, WorkerCommand, WorkerCommandError};

@@ -101,6 +101,9 @@ pub struct StartGroup {
     /// Whether buffers come from the library's own allocator and are registered with its communicator, so that it may
     /// use them without copies. A group whose library cannot do that does not start.
     pub register_buffers: bool,
+    /// Words of a command that starts a worker, such as one in a container: [`crate::WorkerCommand`]. Empty starts it
+    /// directly.
+    pub worker_command: Vec<String>,
 }
 
 /// Where workers take their environment and rules from.
@@ -387,10 +390,47 @@ pub struct Inventory {
     pub memory_bytes: u64,
     /// Network interfaces that are up and have an address, in kernel order.
     pub interfaces: Vec<Interface>,
-    /// `NCCL_*` and `GDRTUNE_*` variables of the agent's environment: what the site sets today.
+    /// `NCCL_*` and `GDRTUNE_*` variables of the agent's environment, and those that choose GPUs: what the site sets
+    /// today.
     pub site_env: Environment,
     /// What could not be read, and why.
     pub unreadable: Vec<String>,
+    /// Processes that use a GPU or HCA of the node, by process id; the agent's own family and pure monitors left out.
+    pub device_users: Vec<DeviceUser>,
+}
+
+/// A process that uses a GPU or HCA.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceUser {
+    /// Its process id, as the agent sees it.
+    pub pid: u32,
+    /// Name of the user that it runs as, or `uid N` where the node's `/etc/passwd` has no name; empty where unknown.
+    pub user: String,
+    /// Its name, made printable; empty where unknown.
+    pub command: String,
+    /// What it uses, at least one.
+    pub devices: Vec<UsedDevice>,
+}
+
+/// A device that a process uses.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum UsedDevice {
+    /// A GPU by its number, which is CUDA's where nothing hides or reorders devices.
+    Gpu(u32),
+    /// Some GPU, and how it shows: it could be any.
+    SomeGpu(String),
+    /// An RDMA adapter by its name, such as `mlx5_0`.
+    Hca(String),
+}
+
+impl std::fmt::Display for UsedDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Gpu(index) => write!(f, "GPU {index}"),
+            Self::SomeGpu(shown) => write!(f, "a GPU ({shown})"),
+            Self::Hca(name) => write!(f, "HCA {name}"),
+        }
+    }
 }
 
 /// A network interface.

@@ -26,14 +26,14 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let pace = PaceConfig {
         sample_us: SAMPLE_US,
         max_iterations: 2_000,
-        min_lease_ms: (args.measure.trial_timeout * 1e3) as u64,
+        min_lease_ms: (args.measure.trial.trial_timeout * 1e3) as u64,
     };
     let measuring = Measuring { max_bytes: points.iter().map(|p| p.bytes).max().unwrap_or(0), pace };
     let watcher = Watcher { recorder: None, interrupted: &|| false, notes: Box::new(|_| {}) };
     let rows = open::with_cluster(runtime.handle(), &cluster, measuring, watcher, |bench, _| {
         measure(bench, args, environment, &points)
     })
-    .map_err(|error| Failure::new(Exit::Preflight, error))?;
+    .map_err(super::unusable)?;
 
     let rows = rows?;
     let ranks = cluster.slots.iter().sum();

@@ -19,12 +19,16 @@ use gdrtune_profiles::{
     size::parse_sizes,
     vocab::{DataType, Engine, Point},
 };
-use gdrtune_session::{cluster::CallMode, open::ClusterRequest};
+use gdrtune_session::{
+    cluster::CallMode,
+    connect::{ConnectError, IN_USE_HINT},
+    open::ClusterRequest,
+};
 
 use crate::{
     BUILD_ID,
     cli::{HostArgs, LookArgs, MeasureArgs, NcclArgs},
-    exit::Failure,
+    exit::{Exit, Failure},
     hosts::{self, Place},
     ui::{Charset, Mouse, Source, UiOptions},
 };
@@ -98,6 +102,8 @@ fn cluster(hosts: &HostArgs, measure: &MeasureArgs, nccl: &NcclArgs) -> Result<C
         engine: measure.engine,
         nccl_library,
         emulate_nodes: nccl.emulate_nodes,
+        shared: measure.trial.shared,
+        worker_command: measure.trial.worker_command(),
         data_type: measure.data_type,
         ..cluster_at(place, launcher)?
     })
@@ -118,9 +124,18 @@ fn cluster_at(place: Place, launcher: LauncherKind) -> Result<ClusterRequest, Fa
         engine: Engine::Native,
         nccl_library: None,
         emulate_nodes: false,
+        shared: false,
+        worker_command: Vec::new(),
         data_type: DataType::F32,
         calls: CallMode::default(),
     })
+}
+
+/// Hosts that cannot be used, with what can be done about it.
+fn unusable(error: ConnectError) -> Failure {
+    let is_in_use = matches!(error, ConnectError::InUse { .. });
+    let failure = Failure::new(Exit::Preflight, error);
+    if is_in_use { failure.with_hint(IN_USE_HINT) } else { failure }
 }
 
 /// A tokio runtime for fleet, signals and the terminal UI. Two threads are plenty: measuring happens elsewhere.

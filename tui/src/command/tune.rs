@@ -13,6 +13,7 @@ use gdrtune_profiles::{
     vocab::{Collective, Point},
 };
 use gdrtune_session::{
+    connect::{ConnectError, IN_USE_HINT},
     control::Controls,
     event::{Command, Record, RunEnd},
     open::ClusterRequest,
@@ -67,7 +68,7 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
         budget_s: Some(args.budget),
         max_trials: args.trials,
         strategy: strategy(args.strategy),
-        min_lease_ms: (args.measure.trial_timeout * 1e3) as u64,
+        min_lease_ms: (args.measure.trial.trial_timeout * 1e3) as u64,
         seed: args.seed,
         ..base_config(cluster, points, out)
     };
@@ -199,7 +200,11 @@ fn conclude(
             run::RunError::Interrupted => Exit::Interrupted,
             run::RunError::Output(_) | run::RunError::Store(_) | run::RunError::Internal(_) => Exit::Unexpected,
         };
-        Failure::new(exit, error).with_hint(format!("everything that was measured is in {}", store.display()))
+        let hint = match &error {
+            run::RunError::Connect(ConnectError::InUse { .. }) => IN_USE_HINT.to_owned(),
+            _ => format!("everything that was measured is in {}", store.display()),
+        };
+        Failure::new(exit, error).with_hint(hint)
     })?;
     let mut last_words = String::new();
     if after_ui {

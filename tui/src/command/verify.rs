@@ -41,7 +41,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     check_shape(&profile, &cluster)?;
     let runtime = super::runtime()?;
     let max_bytes = points.iter().map(|point| point.bytes).max().unwrap_or(0);
-    let pace = PaceConfig { min_lease_ms: (args.trial_timeout * 1e3) as u64, ..PaceConfig::default() };
+    let pace = PaceConfig { min_lease_ms: (args.trial.trial_timeout * 1e3) as u64, ..PaceConfig::default() };
     let plan = RecheckPlan { profile: &profile, points, pairs: args.pairs, seed: args.seed };
     let watcher = Watcher { recorder: None, interrupted: &|| false, notes: Box::new(|_| {}) };
     let measuring = Measuring { max_bytes, pace };
@@ -49,7 +49,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
         recheck::recheck(bench, &plan, &mut Pairs::new(args.pairs), &Cancel::new())
             .map(|result| (result, bench.info().ranks))
     })
-    .map_err(|error| Failure::new(Exit::Preflight, error))?;
+    .map_err(super::unusable)?;
     let (result, ranks) = result.map_err(|error| match &error {
         RecheckError::Emit(_) => Failure::usage(error),
         RecheckError::Bench(BenchError::Lost(_)) => Failure::new(Exit::NodesLost, error),
@@ -83,7 +83,7 @@ fn measure_args(args: &VerifyArgs, profile: &Profile) -> MeasureArgs {
         sizes: args.sizes.clone(),
         factor: args.factor,
         data_type: args.data_type,
-        trial_timeout: args.trial_timeout,
+        trial: args.trial.clone(),
     }
 }
 

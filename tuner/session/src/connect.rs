@@ -1,13 +1,14 @@
 //! Starts the agents of a run and collects what the nodes have.
 
 use std::{
+    collections::BTreeSet,
     sync::mpsc::{self, Receiver},
     time::Duration,
 };
 
 use gdrtune_fleet::{Fleet, FleetConfig, FleetEvent, hosts::Host};
-use gdrtune_profiles::size::Size;
-use gdrtune_wire::Inventory;
+use gdrtune_profiles::{size::Size, vocab::Environment};
+use gdrtune_wire::{DeviceUser, Inventory, UsedDevice};
 use tokio::runtime::Handle;
 
 use crate::{
@@ -17,6 +18,12 @@ use crate::{
 
 /// Longest wait for one event while agents start.
 const POLL: Duration = Duration::from_millis(50);
+
+/// Users of devices that a message names; the others are counted.
+const SHOWN_USERS: usize = 5;
+
+/// What to do about [`ConnectError::InUse`].
+pub const IN_USE_HINT: &str = "wait for it, or measure beside it with --shared";
 
 /// Agents that could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +54,14 @@ pub enum ConnectError {
         needed: u64,
         /// What there is.
         memory: u64,
+    },
+    /// Other processes use what the run would measure.
+    #[error("GPUs or HCAs of the run are in use: {}{}", users.join("; "), and_more(*more))]
+    InUse {
+        /// Host, process, user, command and devices of the first ones.
+        users: Vec<String>,
+        /// How many there are beside them.
+        more: usize,
     },
     /// The user ended the run.
     #[error("interrupted while agents were starting")]
@@ -127,6 +142,68 @@ pub fn check_memory(
     Ok(())
 }
 
+/// Whether GPUs and HCAs are free that the run would use. A process whose GPU is not known counts; so does one on any HCA.
+///
+/// # Errors
+/// [`ConnectError::InUse`] names who uses them.
+pub fn check_device_users(hosts: &[Host], slots: &[u32], inventories: &[Inventory]) -> Result<(), ConnectError> {
+    let mut users = Vec::new();
+    for ((host, &ranks), inventory) in hosts.iter().zip(slots).zip(inventories) {
+        let gpus = gpus_of_run(&inventory.site_env, ranks);
+        let is_wanted = |device: &&UsedDevice| match device {
+            UsedDevice::Gpu(index) => gpus.as_ref().is_none_or(|gpus| gpus.contains(index)),
+            UsedDevice::SomeGpu(_) | UsedDevice::Hca(_) => true,
+        };
+        for user in &inventory.device_users {
+            let devices: Vec<String> = user.devices.iter().filter(is_wanted).map(ToString::to_string).collect();
+            if !devices.is_empty() {
+                users.push(describe_user(&host.name, user, &devices));
+            }
+        }
+    }
+    if users.is_empty() {
+        return Ok(());
+    }
+    let more = users.len().saturating_sub(SHOWN_USERS);
+    users.truncate(SHOWN_USERS);
+    Err(ConnectError::InUse { users, more })
+}
+
+/// Numbers of the GPUs that `ranks` workers of a node take, by the rules of the worker: `GDRTUNE_GPU` is a list of CUDA
+/// devices that local ranks share in turn, else each takes the one of its own number, and `CUDA_VISIBLE_DEVICES` says which
+/// GPUs those are. `None` where it could be any.
+fn gpus_of_run(site: &Environment, ranks: u32) -> Option<BTreeSet<u32>> {
+    let set = |name: &str| site.get(name).filter(|value| !value.is_empty());
+    let numbers = |list: &str| list.split(',').map(|part| part.trim().parse().ok()).collect::<Option<Vec<u32>>>();
+    let devices = match set("GDRTUNE_GPU") {
+        Some(list) => numbers(list)?.into_iter().take(ranks as usize).collect(),
+        None => (0..ranks).collect::<Vec<u32>>(),
+    };
+    let Some(visible) = site.get("CUDA_VISIBLE_DEVICES") else { return Some(devices.into_iter().collect()) };
+    let visible = numbers(visible)?;
+    // Without a list of their own, ranks beyond the last device begin again at the first.
+    let wraps = set("GDRTUNE_GPU").is_none();
+    let gpu = |device: u32| {
+        let index = if wraps { device as usize % visible.len().max(1) } else { device as usize };
+        visible.get(index).copied()
+    };
+    devices.into_iter().map(gpu).collect()
+}
+
+/// `node01: pid 4711 (ann, python3) on GPU 0, GPU 1`.
+fn describe_user(host: &str, user: &DeviceUser, devices: &[String]) -> String {
+    let known = [user.user.as_str(), user.command.as_str()].into_iter().filter(|text| !text.is_empty());
+    let known = known.collect::<Vec<_>>().join(", ");
+    let who = if known.is_empty() { "of an unknown user".to_owned() } else { format!("({known})") };
+    let text = format!("{host}: pid {} {who} on {}", user.pid, devices.join(", "));
+    // Names come from other people's processes.
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+fn and_more(more: usize) -> String {
+    if more == 0 { String::new() } else { format!("; and {more} more") }
+}
+
 struct Nodes<'a> {
     hosts: &'a [Host],
     recorder: Option<&'a Recorder>,
@@ -140,6 +217,9 @@ impl Nodes<'_> {
             FleetEvent::Connecting { node } => self.say(node, NodeState::Connecting, String::new()),
             FleetEvent::Ready { node, inventory, .. } => {
                 self.say(node, NodeState::Ready, describe(&inventory));
+                for line in &inventory.unreadable {
+                    self.log(node, format!("not in the inventory: {line}"));
+                }
                 if let Some(slot) = self.inventories.get_mut(node) {
                     *slot = Some(*inventory);
                 }
@@ -152,17 +232,19 @@ impl Nodes<'_> {
                 self.reasons.push(why.clone());
                 self.say(node, NodeState::Lost, why);
             }
-            FleetEvent::Log { node, line } => {
-                if let Some(recorder) = self.recorder {
-                    recorder.log(Level::Debug, self.name(node), line);
-                }
-            }
+            FleetEvent::Log { node, line } => self.log(node, line),
             FleetEvent::Message { .. } => {}
         }
     }
 
     fn name(&self, node: usize) -> &str {
         self.hosts.get(node).map_or("", |h| h.name.as_str())
+    }
+
+    fn log(&self, node: usize, line: String) {
+        if let Some(recorder) = self.recorder {
+            recorder.log(Level::Debug, self.name(node), line);
+        }
     }
 
     fn say(&self, node: usize, state: NodeState, detail: String) {
@@ -182,4 +264,82 @@ fn describe(inventory: &Inventory) -> String {
     let interfaces: Vec<&str> = inventory.interfaces.iter().filter(|i| !i.loopback).map(|i| i.name.as_str()).collect();
     let network = if interfaces.is_empty() { "loopback only".to_owned() } else { interfaces.join(", ") };
     format!("{} CPUs, {} memory, {network}", inventory.cpus, Size(inventory.memory_bytes >> 30 << 30))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(name: &str) -> Host {
+        Host::named(name)
+    }
+
+    fn user(pid: u32, devices: &[UsedDevice]) -> DeviceUser {
+        DeviceUser { pid, user: "ann".to_owned(), command: "python3".to_owned(), devices: devices.to_vec() }
+    }
+
+    fn inventory(site: &[(&str, &str)], device_users: Vec<DeviceUser>) -> Inventory {
+        let mut site_env = Environment::new();
+        for (name, value) in site {
+            site_env = site_env.with(*name, *value);
+        }
+        Inventory { site_env, device_users, ..Inventory::default() }
+    }
+
+    #[test]
+    fn gpus_of_a_run() {
+        let some = |gpus: &[u32]| Some(gpus.iter().copied().collect::<BTreeSet<_>>());
+        for (site, ranks, expected) in [
+            (&[][..], 2, some(&[0, 1])),
+            (&[("GDRTUNE_GPU", "3")], 2, some(&[3])),
+            (&[("GDRTUNE_GPU", "3, 5,7")], 2, some(&[3, 5])),
+            (&[("GDRTUNE_GPU", "")], 1, some(&[0])),
+            (&[("GDRTUNE_GPU", "all")], 1, None),
+            (&[("CUDA_VISIBLE_DEVICES", "4,6")], 1, some(&[4])),
+            (&[("CUDA_VISIBLE_DEVICES", "4,6")], 4, some(&[4, 6])),
+            (&[("CUDA_VISIBLE_DEVICES", "GPU-8f1c")], 1, None),
+            (&[("CUDA_VISIBLE_DEVICES", "")], 1, None),
+            (&[("CUDA_VISIBLE_DEVICES", "4,6"), ("GDRTUNE_GPU", "1")], 1, some(&[6])),
+            (&[("CUDA_VISIBLE_DEVICES", "4,6"), ("GDRTUNE_GPU", "2")], 1, None),
+        ] {
+            assert_eq!(gpus_of_run(&inventory(site, vec![]).site_env, ranks), expected, "{site:?} {ranks}");
+        }
+    }
+
+    #[test]
+    fn what_the_run_does_not_use_may_be_in_use() {
+        let hosts = [host("n1")];
+        for (site, device, is_refused) in [
+            (&[][..], UsedDevice::Gpu(1), true),
+            (&[], UsedDevice::Gpu(2), false),
+            (&[], UsedDevice::SomeGpu("/dev/nvidia-uvm".to_owned()), true),
+            (&[], UsedDevice::Hca("mlx5_0".to_owned()), true),
+            (&[("GDRTUNE_GPU", "2")], UsedDevice::Gpu(1), false),
+            (&[("GDRTUNE_GPU", "what?")], UsedDevice::Gpu(7), true),
+        ] {
+            let inventories = [inventory(site, vec![user(7, std::slice::from_ref(&device))])];
+            let result = check_device_users(&hosts, &[2], &inventories);
+            assert_eq!(result.is_err(), is_refused, "{site:?} {device}");
+        }
+    }
+
+    #[test]
+    fn the_refusal_names_who_is_there() {
+        let hosts = [host("n1"), host("n2")];
+        let mut hostile = user(9, &[UsedDevice::Gpu(0), UsedDevice::Hca("mlx5_0".to_owned()), UsedDevice::Gpu(4)]);
+        hostile.command = "x\u{1b}[2J\n".to_owned();
+        let unknown = DeviceUser { user: String::new(), command: String::new(), ..user(10, &[UsedDevice::Gpu(0)]) };
+        let inventories =
+            [inventory(&[], vec![hostile, unknown]), inventory(&[], vec![user(11, &[UsedDevice::Gpu(1)])])];
+        let error = check_device_users(&hosts, &[1, 2], &inventories).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "GPUs or HCAs of the run are in use: n1: pid 9 (ann, x?[2J?) on GPU 0, HCA mlx5_0; \
+             n1: pid 10 of an unknown user on GPU 0; n2: pid 11 (ann, python3) on GPU 1"
+        );
+
+        let crowd = (1..=7).map(|pid| user(pid, &[UsedDevice::Gpu(0)])).collect();
+        let error = check_device_users(&hosts[..1], &[1], &[inventory(&[], crowd)]).unwrap_err().to_string();
+        assert!(error.contains("pid 5 (ann, python3) on GPU 0; and 2 more") && !error.contains("pid 6"), "{error}");
+    }
 }

@@ -39,6 +39,10 @@ pub struct ClusterRequest {
     pub nccl_library: Option<String>,
     /// Whether every rank poses as a node of its own.
     pub emulate_nodes: bool,
+    /// Whether GPUs and HCAs may be in use by others.
+    pub shared: bool,
+    /// Words of the command that starts workers; empty starts them directly.
+    pub worker_command: Vec<String>,
     /// Element type.
     pub data_type: DataType,
     /// How the collectives are called.
@@ -83,7 +87,7 @@ pub fn with_cluster<T>(
     let Watcher { recorder, interrupted, notes } = watcher;
     let Connected { fleet, events, inventories } =
         connect::connect(runtime, fleet, &request.hosts, recorder, interrupted)?;
-    if let Err(error) = connect::check_memory(&request.hosts, &request.slots, &inventories, measuring.max_bytes) {
+    if let Err(error) = preflight(request, &inventories, measuring.max_bytes) {
         runtime.block_on(fleet.shutdown());
         return Err(error);
     }
@@ -94,6 +98,15 @@ pub fn with_cluster<T>(
     drop(bench);
     runtime.block_on(fleet.shutdown());
     Ok(result)
+}
+
+/// Whether the hosts can be used as they are.
+fn preflight(request: &ClusterRequest, inventories: &[Inventory], max_bytes: u64) -> Result<(), ConnectError> {
+    connect::check_memory(&request.hosts, &request.slots, inventories, max_bytes)?;
+    if request.engine != Engine::Nccl || request.shared {
+        return Ok(());
+    }
+    connect::check_device_users(&request.hosts, &request.slots, inventories)
 }
 
 /// What every arm must see alike goes to the agents.
@@ -110,6 +123,7 @@ fn cluster_config(request: &ClusterRequest, measuring: Measuring) -> ClusterConf
         slots: request.slots.clone(),
         data_type: request.data_type,
         max_bytes: measuring.max_bytes,
+        worker_command: request.worker_command.clone(),
         pace: measuring.pace,
         calls: request.calls,
         key: SessionKey(rand::random()),

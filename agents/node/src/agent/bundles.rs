@@ -4,7 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{self, DirBuilder, OpenOptions},
+    fs::{self, DirBuilder, File, OpenOptions},
     io::{self, ErrorKind, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
@@ -16,6 +16,9 @@ const NAME_BYTES: usize = 255;
 /// Folder names that are tried before giving up; another user may sit on some of them.
 const ATTEMPTS: u32 = 100;
 
+/// Name of a program that is stored.
+const PROGRAM_FILE: &str = "gdrtune";
+
 /// Why a bundle was not stored.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BundleError {
@@ -25,6 +28,8 @@ pub(super) enum BundleError {
     Twice(String),
     #[error("write {path}: {source}")]
     Write { path: PathBuf, source: io::Error },
+    #[error("copy {from} to {to}: {source}")]
+    Copy { from: PathBuf, to: PathBuf, source: io::Error },
 }
 
 /// The bundles of one agent.
@@ -32,6 +37,7 @@ pub(super) enum BundleError {
 pub(super) struct Bundles {
     parent: PathBuf,
     home: Option<PathBuf>,
+    program: Option<PathBuf>,
     folders: BTreeMap<u32, PathBuf>,
     /// Makes every folder name new, so that a bundle that is stored again leaves running workers their files.
     stored: u32,
@@ -40,7 +46,7 @@ pub(super) struct Bundles {
 impl Bundles {
     /// No bundles yet; their folder will be made inside `parent`.
     pub(super) fn new(parent: PathBuf) -> Self {
-        Self { parent, home: None, folders: BTreeMap::new(), stored: 0 }
+        Self { parent, home: None, program: None, folders: BTreeMap::new(), stored: 0 }
     }
 
     /// The folder of a bundle.
@@ -84,7 +90,27 @@ impl Bundles {
         Ok(folder)
     }
 
-    fn home(&mut self) -> Result<&Path, BundleError> {
+    /// Puts a program beside the bundles, once: a hard link to it where that is possible, else a copy. `is_link` says that
+    /// its path is the kernel's link to a file that may have no name any more.
+    pub(super) fn store_program(&mut self, program: &Path, is_link: bool) -> Result<PathBuf, BundleError> {
+        if let Some(stored) = &self.program {
+            return Ok(stored.clone());
+        }
+        let path = self.home()?.join(PROGRAM_FILE);
+        let link = || fs::hard_link(program.canonicalize()?, &path);
+        // Another file system, or a file of another owner (`fs.protected_hardlinks`, man 5 proc).
+        if is_link || link().is_err() {
+            copy_program(program, &path).map_err(|source| BundleError::Copy {
+                from: program.into(),
+                to: path.clone(),
+                source,
+            })?;
+        }
+        Ok(self.program.insert(path).clone())
+    }
+
+    /// The private folder that holds everything that was stored.
+    pub(super) fn home(&mut self) -> Result<&Path, BundleError> {
         let home = match self.home.take() {
             Some(home) => home,
             None => make_home(&self.parent)?,
@@ -131,8 +157,14 @@ fn private_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 
-fn write_new(path: &Path, contents: &[u8]) -> io::Result<()> {
+/// Writes a private file; fails where anything has that name already.
+pub(super) fn write_new(path: &Path, contents: &[u8]) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(contents)
+}
+
+fn copy_program(from: &Path, to: &Path) -> io::Result<()> {
+    let mut target = OpenOptions::new().write(true).create_new(true).mode(0o700).open(to)?;
+    io::copy(&mut File::open(from)?, &mut target).map(drop)
 }
 
 #[cfg(test)]
@@ -163,6 +195,23 @@ mod tests {
 
         drop(bundles);
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_program_is_stored_once_and_runs() {
+        let parent = tempfile::tempdir().unwrap();
+        let own = std::env::current_exe().unwrap();
+        for (program, is_link) in [(own.as_path(), false), (Path::new("/proc/self/exe"), true)] {
+            let mut bundles = Bundles::new(parent.path().into());
+            let stored = bundles.store_program(program, is_link).unwrap();
+            assert_eq!(stored.parent(), Some(bundles.home().unwrap()));
+            let file = fs::symlink_metadata(&stored).unwrap();
+            assert_eq!((file.is_file(), file.len()), (true, fs::metadata(&own).unwrap().len()), "no link to a link");
+            assert_eq!(file.permissions().mode() & 0o700, 0o700);
+            assert_eq!(bundles.store_program(Path::new("/nowhere"), false).unwrap(), stored);
+        }
+        let error = Bundles::new(parent.path().into()).store_program(Path::new("/nowhere"), false).unwrap_err();
+        assert!(error.to_string().starts_with("copy /nowhere to "), "{error}");
     }
 
     #[test]

@@ -13,7 +13,8 @@
 //! The supervisor never blocks on a peer: each writer has a bounded queue and its own thread. What ends an agent: end of
 //! file on its input, silence of the client, a client that does not read, `SIGHUP`, `SIGINT`, `SIGTERM`, or `Shutdown`. All
 //! take one path, which kills, reaps, and sweeps up orphans. If the agent itself is killed, the kernel kills its workers
-//! (`PR_SET_PDEATHSIG`), and their inputs end. Only a worker's child that left its session could outlive that; our workers make none.
+//! (`PR_SET_PDEATHSIG`), and their inputs end. Only a worker's child that left its session could outlive that; our workers
+//! make none. A worker command ([`wrapper`]) that runs the worker as a child or through a daemon has the input's end only.
 
 mod bundles;
 mod environment;
@@ -24,13 +25,14 @@ mod lines;
 mod log;
 mod nccl_log;
 mod outbox;
-mod process;
+pub(crate) mod process;
 mod progress;
 mod ranks;
 mod signals;
 mod stdio;
 mod supervisor;
 mod worker;
+mod wrapper;
 
 use std::{
     io::{self, Write as _},

@@ -94,6 +94,7 @@ mod tests {
             deadline_ms: 1000,
             emulate_nodes: false,
             register_buffers: false,
+            worker_command: vec![],
         };
         let live = || Settings::Live(Environment::new());
         for (engine, settings, expected) in [

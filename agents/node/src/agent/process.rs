@@ -22,33 +22,33 @@ use rustix::{
 use super::signals;
 
 /// What to start.
-pub(super) struct ChildSpec<'a> {
+pub(crate) struct ChildSpec<'a> {
     /// The executable.
-    pub(super) program: &'a Path,
+    pub(crate) program: &'a Path,
     /// Its arguments, without its name.
-    pub(super) arguments: &'a [OsString],
+    pub(crate) arguments: &'a [OsString],
     /// Its whole environment.
-    pub(super) environment: &'a BTreeMap<OsString, OsString>,
+    pub(crate) environment: &'a BTreeMap<OsString, OsString>,
 }
 
 /// A running child and our ends of its pipes.
-pub(super) struct Child {
+pub(crate) struct Child {
     /// Process, session and process group id at once.
-    pub(super) pid: Pid,
-    pub(super) stdin: ChildStdin,
-    pub(super) stdout: ChildStdout,
-    pub(super) stderr: ChildStderr,
+    pub(crate) pid: Pid,
+    pub(crate) stdin: ChildStdin,
+    pub(crate) stdout: ChildStdout,
+    pub(crate) stderr: ChildStderr,
 }
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Status {
+pub(crate) enum Status {
     Exit(i32),
     Signal(i32),
 }
 
 /// Starts a child that is killed when the *calling thread* ends, so call it from the thread that lives longest.
-pub(super) fn start(spec: &ChildSpec<'_>) -> io::Result<Child> {
+pub(crate) fn start(spec: &ChildSpec<'_>) -> io::Result<Child> {
     let agent = sys::getpid();
     let mut command = Command::new(spec.program);
     command
@@ -80,13 +80,13 @@ fn prepare_child(agent: Pid) -> io::Result<()> {
 }
 
 /// Sends a signal to every process of the group. The leader must not be reaped yet, so that the id is still ours.
-pub(super) fn signal_group(leader: Pid, signal: Signal) {
+pub(crate) fn signal_group(leader: Pid, signal: Signal) {
     // The only possible failure is that the whole group is gone already, which is what we want.
     sys::kill_process_group(leader, signal).ok();
 }
 
 /// How the child ended, or `None` while it runs. Leaves it unreaped.
-pub(super) fn peek_end(pid: Pid) -> Option<Status> {
+pub(crate) fn peek_end(pid: Pid) -> Option<Status> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     match sys::waitid(WaitId::Pid(pid), options) {
         Ok(Some(status)) => Some(match (status.exit_status(), status.terminating_signal()) {
@@ -100,7 +100,7 @@ pub(super) fn peek_end(pid: Pid) -> Option<Status> {
 }
 
 /// Reaps a child that has ended; its id may be given to a new process from here on.
-pub(super) fn reap(pid: Pid) {
+pub(crate) fn reap(pid: Pid) {
     // Fails only if there is no such child, so there is nothing to do about it.
     sys::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG).ok();
 }

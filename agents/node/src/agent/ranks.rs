@@ -76,6 +76,7 @@ mod tests {
             deadline_ms: 1000,
             emulate_nodes,
             register_buffers: false,
+            worker_command: vec![],
         }
     }
 

@@ -285,10 +285,10 @@ impl<'a> Supervisor<'a> {
             return self.refuse(format!("start group {}: {why}", start.group.0));
         }
         let logs = self.make_logs(start);
-        let starter = launch::Launcher {
+        let mut starter = launch::Launcher {
             config: self.config,
             environment: &self.environment,
-            bundles: &self.bundles,
+            bundles: &mut self.bundles,
             events: &self.sender,
             logs: logs.as_ref(),
         };

@@ -1,10 +1,12 @@
-//! What a node has, read from `/proc`, `/sys` and the kernel's address list.
+//! What a node has and who uses it, read from `/proc`, `/sys`, the kernel's address list and `nvidia-smi`.
 //!
-//! Needs no privileges, starts nothing, and never fails as a whole: what cannot be read is listed in
-//! [`Inventory::unreadable`] with its cause. Everything but addresses and environment comes from files under a root folder,
-//! so that a recorded tree reads like a machine.
+//! Needs no privileges, starts nothing but `nvidia-smi`, opens no device, and never fails as a whole: what cannot be read is
+//! listed in [`Inventory::unreadable`] with its cause. Everything but addresses, environment and that program's answer comes
+//! from files under a root folder, so that a recorded tree reads like a machine.
 
 mod addresses;
+mod device_users;
+mod nvidia_smi;
 
 use std::{
     fs::File,
@@ -22,6 +24,12 @@ const FILE_BYTES: u64 = 1 << 20;
 /// Variables of the site that matter for tuning begin with one of these.
 const ENV_PREFIXES: [&str; 2] = ["NCCL_", "GDRTUNE_"];
 
+/// CUDA's order of the GPUs.
+const DEVICE_ORDER: &str = "CUDA_DEVICE_ORDER";
+
+/// These choose which GPUs workers get (CUDA programming guide, environment variables).
+const ENV_NAMES: [&str; 2] = ["CUDA_VISIBLE_DEVICES", DEVICE_ORDER];
+
 /// An interface that is up, with its addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Link {
@@ -35,16 +43,20 @@ struct Link {
 struct Live {
     links: io::Result<Vec<Link>>,
     variables: Vec<(String, String)>,
+    pid: u32,
+    nvidia_smi: Option<nvidia_smi::Answer>,
 }
 
-/// Reads the inventory of the machine whose `/proc` and `/sys` are under `root`. Addresses and variables are always those
-/// of this process.
+/// Reads the inventory of the machine whose `/proc`, `/sys`, `/dev` and `/etc/passwd` are under `root`. Addresses, variables
+/// and what `nvidia-smi` says are always those of this process.
 ///
-/// Link-local IPv6 addresses are left out: without a scope nobody can connect to them.
+/// Waits up to five seconds for `nvidia-smi`, where the `PATH` has one. Link-local IPv6 addresses are left out: without a scope nobody can connect to them.
 pub fn read(root: &Path) -> Inventory {
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())));
-    assemble(root, Live { links: addresses::read(), variables: variables.collect() })
+    let nvidia_smi = nvidia_smi::ask(std::env::var_os("PATH").as_deref(), nvidia_smi::LIMIT);
+    let links = addresses::read();
+    assemble(root, Live { links, variables: variables.collect(), pid: std::process::id(), nvidia_smi })
 }
 
 /// The host name, or nothing where it cannot be read.
@@ -63,6 +75,11 @@ fn assemble(root: &Path, live: Live) -> Inventory {
         reader.unreadable.push(format!("interface addresses: {error}"));
         vec![]
     });
+    let site_env = site_env(live.variables);
+    let device_order = site_env.get(DEVICE_ORDER).map(str::to_owned);
+    let asker = device_users::Asker { pid: live.pid, device_order, nvidia_smi: live.nvidia_smi };
+    let found = device_users::find(root, &asker);
+    reader.unreadable.extend(found.unreadable);
     Inventory {
         hostname: reader.text("proc/sys/kernel/hostname"),
         boot_id: reader.text("proc/sys/kernel/random/boot_id"),
@@ -71,13 +88,15 @@ fn assemble(root: &Path, live: Live) -> Inventory {
         cpus: reader.cpus(),
         memory_bytes: reader.memory_bytes(),
         interfaces: links.into_iter().map(|link| reader.interface(link)).collect(),
-        site_env: site_env(live.variables),
+        site_env,
         unreadable: reader.unreadable,
+        device_users: found.users,
     }
 }
 
 fn site_env(variables: Vec<(String, String)>) -> Environment {
-    variables.into_iter().filter(|(name, _)| ENV_PREFIXES.iter().any(|prefix| name.starts_with(prefix))).collect()
+    let matters = |name: &str| ENV_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || ENV_NAMES.contains(&name);
+    variables.into_iter().filter(|(name, _)| matters(name)).collect()
 }
 
 /// Reads small files under a root and notes what could not be read.

@@ -18,8 +18,16 @@ fn link(name: &str, addresses: &[&str]) -> Link {
 }
 
 fn live(links: Vec<Link>) -> Live {
-    let variables = [("NCCL_ALGO", "Ring"), ("GDRTUNE_X", ""), ("PATH", "/bin"), ("XNCCL_A", "1")];
-    Live { links: Ok(links), variables: variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into() }
+    let variables = [
+        ("NCCL_ALGO", "Ring"),
+        ("GDRTUNE_X", ""),
+        ("PATH", "/bin"),
+        ("XNCCL_A", "1"),
+        ("CUDA_VISIBLE_DEVICES", "1"),
+        ("CUDA_CACHE_PATH", "/tmp"),
+    ];
+    let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    Live { links: Ok(links), variables, pid: 1, nvidia_smi: None }
 }
 
 #[test]
@@ -42,7 +50,7 @@ fn a_recorded_tree_reads_like_a_machine() {
     assert_eq!(inventory.unreadable, Vec::<String>::new());
     assert_eq!((inventory.hostname.as_str(), inventory.boot_id.as_str()), ("node01", "5c8f"));
     assert_eq!((inventory.kernel.as_str(), inventory.cpus, inventory.memory_bytes), ("6.1.0-18-amd64", 7, 2 << 20));
-    assert_eq!(inventory.site_env.to_string(), "GDRTUNE_X= NCCL_ALGO=Ring");
+    assert_eq!(inventory.site_env.to_string(), "CUDA_VISIBLE_DEVICES=1 GDRTUNE_X= NCCL_ALGO=Ring");
     let rows: Vec<_> =
         inventory.interfaces.iter().map(|i| (i.name.as_str(), i.loopback, i.mtu, i.speed_mbps)).collect();
     assert_eq!(rows, [("lo", true, 65536, None), ("ib0", false, 4092, Some(400_000)), ("veth", false, 1500, None)]);
@@ -74,7 +82,7 @@ fn what_is_missing_or_broken_is_listed_with_its_cause() {
     }
     assert_eq!(inventory.unreadable.len(), 5);
 
-    let no_links = Live { links: Err(io::Error::other("denied")), variables: vec![] };
+    let no_links = Live { links: Err(io::Error::other("denied")), ..live(vec![]) };
     let inventory = assemble(Path::new("/nowhere"), no_links);
     assert_eq!((inventory.interfaces.len(), inventory.unreadable[0].as_str()), (0, "interface addresses: denied"));
 }

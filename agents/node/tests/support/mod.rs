@@ -5,6 +5,7 @@ use std::{
     fs::{self, File},
     io::{Read, Seek as _, Write as _},
     os::unix::process::ExitStatusExt as _,
+    path::Path,
     process::{Child, ChildStdin, Command, Stdio},
     sync::{
         atomic::{AtomicU32, Ordering},
@@ -329,6 +330,7 @@ pub(crate) fn start(group: u32, ranks: &[u32], plan: &str) -> StartGroup {
         deadline_ms: 60_000,
         emulate_nodes: false,
         register_buffers: false,
+        worker_command: vec![],
     }
 }
 
@@ -347,4 +349,12 @@ pub(crate) fn script(id: u64, leases_ms: &[u64]) -> ToWorker {
         lease_ms: *lease_ms,
     };
     ToWorker::Run(Script { id, items: leases_ms.iter().map(item).collect() })
+}
+
+/// Writes an executable script, by another process: a file that this one has open for writing cannot be run, and any
+/// test's fork keeps it open for a moment.
+pub(crate) fn write_script(path: &Path, text: &str) {
+    let script = "printf '%s' \"$1\" >\"$0\" && chmod +x \"$0\"";
+    let status = Command::new("/bin/sh").args(["-c", script]).arg(path).arg(text).status();
+    assert!(status.unwrap().success());
 }

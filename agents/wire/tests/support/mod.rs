@@ -76,21 +76,24 @@ fn settings() -> impl Strategy<Value = Settings> {
 fn start_group() -> impl Strategy<Value = StartGroup> {
     let who = (group(), any::<u32>(), any::<u32>(), vec(any::<u32>(), 0..10), select(Engine::ALL));
     let how = (settings(), key(), any::<u64>(), any::<u64>(), any::<[bool; 2]>());
-    (who, how).prop_map(|((group, world, nodes, ranks, engine), (settings, key, max_bytes, deadline_ms, flags))| {
-        StartGroup {
-            group,
-            world,
-            nodes,
-            ranks,
-            engine,
-            settings,
-            key,
-            max_bytes,
-            deadline_ms,
-            emulate_nodes: flags[0],
-            register_buffers: flags[1],
-        }
-    })
+    (who, how, vec(text(), 0..4)).prop_map(
+        |((group, world, nodes, ranks, engine), (settings, key, max_bytes, deadline_ms, flags), worker_command)| {
+            StartGroup {
+                group,
+                world,
+                nodes,
+                ranks,
+                engine,
+                settings,
+                key,
+                max_bytes,
+                deadline_ms,
+                emulate_nodes: flags[0],
+                register_buffers: flags[1],
+                worker_command,
+            }
+        },
+    )
 }
 
 fn worker_init() -> impl Strategy<Value = WorkerInit> {
@@ -181,20 +184,37 @@ fn interface() -> impl Strategy<Value = Interface> {
     )
 }
 
+fn device_user() -> impl Strategy<Value = DeviceUser> {
+    let device = prop_oneof![
+        any::<u32>().prop_map(UsedDevice::Gpu),
+        text().prop_map(UsedDevice::SomeGpu),
+        text().prop_map(UsedDevice::Hca),
+    ];
+    (any::<u32>(), text(), text(), vec(device, 0..3)).prop_map(|(pid, user, command, devices)| DeviceUser {
+        pid,
+        user,
+        command,
+        devices,
+    })
+}
+
 fn inventory() -> impl Strategy<Value = Inventory> {
     let names = (text(), text(), text(), text());
     let rest = (any::<u32>(), any::<u64>(), vec(interface(), 0..4), environment(), vec(text(), 0..3));
-    (names, rest).prop_map(
-        |((hostname, boot_id, kernel, arch), (cpus, memory_bytes, interfaces, site_env, unreadable))| Inventory {
-            hostname,
-            boot_id,
-            kernel,
-            arch,
-            cpus,
-            memory_bytes,
-            interfaces,
-            site_env,
-            unreadable,
+    (names, rest, vec(device_user(), 0..3)).prop_map(
+        |((hostname, boot_id, kernel, arch), (cpus, memory_bytes, interfaces, site_env, unreadable), users)| {
+            Inventory {
+                hostname,
+                boot_id,
+                kernel,
+                arch,
+                cpus,
+                memory_bytes,
+                interfaces,
+                site_env,
+                unreadable,
+                device_users: users,
+            }
         },
     )
 }

@@ -17,8 +17,8 @@ pub(super) enum WorkerFate {
     Signal { rank: u32, signal: i32 },
     /// Said why, and ended.
     Failed { rank: u32, why: String },
-    /// Ended without a word.
-    Exit { rank: u32, code: i32 },
+    /// Ended without a word to us; what it or the command around it printed last may say why.
+    Exit { rank: u32, code: i32, last_line: String },
     /// Never ran.
     NotStarted { rank: u32, why: String },
     /// Nothing of the above.
@@ -31,7 +31,12 @@ impl fmt::Display for WorkerFate {
             Self::Hung(during) => write!(f, "hung in {during}; killed at its deadline"),
             Self::Signal { rank, signal } => write!(f, "rank {rank} was killed by signal {signal}"),
             Self::Failed { rank, why } => write!(f, "rank {rank}: {why}"),
-            Self::Exit { rank, code } => write!(f, "rank {rank} ended with exit code {code}"),
+            Self::Exit { rank, code, last_line } if last_line.is_empty() => {
+                write!(f, "rank {rank} ended with exit code {code}")
+            }
+            Self::Exit { rank, code, last_line } => {
+                write!(f, "rank {rank} ended with exit code {code}; it last printed: {last_line}")
+            }
             Self::NotStarted { rank, why } => write!(f, "rank {rank} did not start: {why}"),
             Self::Ended => f.write_str("the workers ended"),
         }
@@ -53,6 +58,7 @@ struct Rank {
     outcomes: VecDeque<ItemOutcome>,
     script_done: bool,
     failed: Option<String>,
+    last_line: String,
     ended: Option<EndCause>,
 }
 
@@ -124,6 +130,7 @@ impl Group {
                     deadline_ms: deadline.as_millis() as u64,
                     emulate_nodes: config.emulate_nodes,
                     register_buffers: config.calls.register_buffers,
+                    worker_command: config.worker_command.clone(),
                 },
             ));
         }
@@ -139,7 +146,8 @@ impl Group {
             FromWorker::Item { script: id, outcome, .. } if Some(id) == script => state.outcomes.push_back(outcome),
             FromWorker::ScriptDone { script: id } if Some(id) == script => state.script_done = true,
             FromWorker::Failed(why) => state.failed = Some(why),
-            FromWorker::Item { .. } | FromWorker::ScriptDone { .. } | FromWorker::Output(_) => {}
+            FromWorker::Output(line) => state.last_line = line,
+            FromWorker::Item { .. } | FromWorker::ScriptDone { .. } => {}
         }
     }
 
@@ -251,7 +259,9 @@ impl Group {
                 (Some(EndCause::Deadline { during }), _) => (WorkerFate::Hung(during.clone()), 5),
                 (Some(EndCause::NotStarted(why)), _) => (WorkerFate::NotStarted { rank, why: why.clone() }, 5),
                 (Some(EndCause::Signal(signal)), _) => (WorkerFate::Signal { rank, signal: *signal }, 4),
-                (Some(EndCause::Exit(code)), None) => (WorkerFate::Exit { rank, code: *code }, 3),
+                (Some(EndCause::Exit(code)), None) => {
+                    (WorkerFate::Exit { rank, code: *code, last_line: state.last_line.clone() }, 3)
+                }
                 (_, Some(why)) => (WorkerFate::Failed { rank, why: why.clone() }, 2),
                 _ => continue,
             };

@@ -47,6 +47,8 @@ pub struct ClusterConfig {
     pub hosts: Vec<String>,
     /// Whether every rank poses as a node of its own.
     pub emulate_nodes: bool,
+    /// Words of the command that starts workers; empty starts them directly.
+    pub worker_command: Vec<String>,
     /// Ranks on each node, in rank order.
     pub slots: Vec<u32>,
     /// Element type of all measurements.
@@ -190,8 +192,11 @@ impl<'a> ClusterBench<'a> {
 
     fn file_message(&mut self, group: &mut Group, node: usize, message: FromAgent) {
         match message {
-            FromAgent::Worker { rank, message: FromWorker::Output(line), .. } => {
+            FromAgent::Worker { group: id, rank, message: FromWorker::Output(line) } => {
                 (self.notes)(ClusterNote::Log { node, warning: false, line: format!("rank {rank}: {line}") });
+                if id == group.id {
+                    group.file(rank, FromWorker::Output(line));
+                }
             }
             FromAgent::Worker { group: id, rank, message } if id == group.id => group.file(rank, message),
             FromAgent::WorkerEnded { group: id, rank, cause } if id == group.id => group.file_end(rank, cause),

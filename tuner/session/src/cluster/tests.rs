@@ -179,6 +179,7 @@ fn lab(fault: Fault) -> Lab {
         engine: Engine::Native,
         hosts: vec!["vh1".into(), "vh2".into()],
         emulate_nodes: false,
+        worker_command: vec![],
         slots: vec![2, 2],
         data_type: DataType::F32,
         max_bytes: 4096,
@@ -303,6 +304,18 @@ fn a_setup_that_cannot_start_is_an_error_with_the_workers_own_words() {
         result.unwrap_err().to_string(),
         "start workers with NCCL_SOCKET_IFNAME==railC: rank 0 did not start: no such interface: `railC`"
     );
+}
+
+#[test]
+fn what_a_worker_printed_last_explains_its_exit() {
+    let mut group = super::Group::new(1, Setup::Site, 2);
+    group.file_end(0, EndCause::Exit(125));
+    assert_eq!(group.fate().to_string(), "rank 0 ended with exit code 125");
+    for line in ["Unable to find image", "docker: no such image"] {
+        group.file(0, FromWorker::Output(line.to_owned()));
+    }
+    let expected = "rank 0 ended with exit code 125; it last printed: docker: no such image";
+    assert_eq!(group.fate().to_string(), expected);
 }
 
 #[test]
