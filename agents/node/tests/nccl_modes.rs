@@ -271,7 +271,8 @@ fn every_collective_is_right_in_graphs() {
 
 #[test]
 fn choices_hold_in_graphs_and_are_read_back_from_the_capture() {
-    let lab = Lab::live().with("STANDIN_NCCL_COSTS", "allreduce:tree:ll=300,allreduce:*:*=2000");
+    let costs = "allreduce:tree:ll=300,allreduce:*:*=2000";
+    let lab = Lab::live().with("STANDIN_NCCL_COSTS", costs).with("STANDIN_NCCL_CHANNELS", "4");
     let ring = Choice { algorithm: Algorithm::Ring, protocol: Protocol::Simple, channels: 0 };
     let plain = [Some(TREE_LL), None, Some(ring)].map(|choice| Item { choice, ..item(4096) });
     let mut items = plain.clone().map(graphed).to_vec();
