@@ -76,6 +76,7 @@ impl Tuner {
     /// Loads what `NCCL_TUNER_PLUGIN` names; as with NCCL, a plugin that cannot be loaded is no error.
     pub(crate) fn load(world: usize) -> Option<Self> {
         let name = std::env::var("NCCL_TUNER_PLUGIN").ok()?;
+        debug::info(ENV | TUNING, &format!("NCCL_TUNER_PLUGIN set by environment to {name}"));
         if purpose::is_unopened() {
             say(&format!("TUNER/Plugin: {name}: cannot allocate memory in static TLS block"));
             return None;
