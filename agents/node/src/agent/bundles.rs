@@ -78,6 +78,16 @@ impl Bundles {
         Ok(path)
     }
 
+    /// Makes sure that there is [`Bundles::own_folder`].
+    pub(super) fn provide_own_folder(&mut self) -> Result<(), BundleError> {
+        self.home().map(drop)
+    }
+
+    /// The private folder that goes away with the agent, once something is in it or it was asked for.
+    pub(super) fn own_folder(&self) -> Option<&Path> {
+        self.home.as_deref()
+    }
+
     fn home(&mut self) -> Result<&Path, BundleError> {
         let home = match self.home.take() {
             Some(home) => home,

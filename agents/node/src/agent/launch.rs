@@ -19,6 +19,7 @@ use super::{
     bundles::Bundles,
     environment::{self, Variables},
     event::{Event, Serial},
+    installed,
     process::ChildSpec,
     progress::Progress,
     ranks,
@@ -63,7 +64,10 @@ impl Launcher<'_> {
         let program = self.program();
         let mut launched = Launched::default();
         for (local_rank, rank) in ranks.into_iter().enumerate() {
-            let environment = ranks::of_rank(&environment, start, rank, local_rank);
+            let mut environment = ranks::of_rank(&environment, start, rank, local_rank);
+            if let (Settings::Installed { .. }, Some(logs)) = (&start.settings, self.bundles.own_folder()) {
+                installed::add_log(&mut environment, logs, start.group, rank);
+            }
             let spec = ChildSpec { program: &program, arguments: &arguments, environment: &environment };
             *next_serial += 1;
             let started = self.start_rank(now, start, &spec, Identity { serial: Serial(*next_serial), rank });
@@ -119,6 +123,7 @@ impl Launcher<'_> {
                 arguments.extend([BUNDLE_OPTION.into(), folder.into()]);
                 environment::deployed(self.environment, folder)
             }
+            Settings::Installed { folder } => installed::of_group(self.environment, folder),
         };
         Ok((arguments, environment.map_err(|error| error.to_string())?))
     }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::plugin_log::PLUGIN_LOG_VARIABLE;
 use crate::engine::EngineError;
 
 /// Path of the NCCL library; without it, the usual places are searched.
@@ -37,6 +38,8 @@ pub struct NcclConfig {
     pub deployed_plugin: Option<PathBuf>,
     /// Host identity that NCCL is told, where it is told one.
     pub host_id: Option<String>,
+    /// NCCL's log, where what it says of plugins is reported.
+    pub plugin_log: Option<PathBuf>,
 }
 
 impl NcclConfig {
@@ -67,6 +70,7 @@ impl NcclConfig {
             live_plugin: live_plugin.map(PathBuf::from),
             deployed_plugin: nccl_plugin.filter(|_| is_deployed).map(PathBuf::from),
             host_id: lookup(HOST_ID_VARIABLE),
+            plugin_log: lookup(PLUGIN_LOG_VARIABLE).map(PathBuf::from),
         })
     }
 

@@ -11,6 +11,7 @@ mod config;
 mod device;
 mod loader;
 mod memory;
+mod plugin_log;
 mod run;
 mod tuner_link;
 
@@ -23,6 +24,7 @@ pub use self::config::{
     GPU_VARIABLE, HOST_ID_VARIABLE, LIBRARY_VARIABLE, LOCAL_RANK_VARIABLE, NCCL_PLUGIN_VARIABLE, NcclConfig,
     PLUGIN_VARIABLE,
 };
+pub use self::plugin_log::PLUGIN_LOG_VARIABLE;
 use self::{
     bootstrap::Bootstrap, communicator::Communicator, device::Device, loader::Nccl, memory::Buffers, run::Run,
     tuner_link::TunerLink,
@@ -204,6 +206,7 @@ impl Engine for NcclEngine {
             device: Some(ready.device.name.clone()),
             channels: None,
             network: None,
+            plugin_log: self.config.plugin_log.as_deref().map(plugin_log::read).unwrap_or_default(),
         }
     }
 
