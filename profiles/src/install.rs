@@ -86,6 +86,8 @@ pub fn package(profile: &Profile, text: &[u8], path: &str, tool: &str) -> Result
         return Err(PackageError::OtherEngine { rules, why });
     }
     check_path(path).map_err(|cause| PackageError::Path { path: path.escape_debug().to_string(), cause })?;
+    // As a check of the installation will name it.
+    let path = if path.trim_end_matches('/').is_empty() { "/" } else { path.trim_end_matches('/') };
     let options = EmitOptions { install_folder: Some(path.to_owned()), ..EmitOptions::plain() };
     let environment = emit::emit(profile, Format::Env, &options)?;
     let is_empty = !environment.lines().any(|line| !line.is_empty() && !line.starts_with('#'));

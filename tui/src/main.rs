@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         Command::Tune(args) => command::tune::tune(&args),
         Command::Bench(args) => command::bench::bench(&args),
         Command::Emit(args) => command::emit::emit(&args),
+        Command::Install(args) => command::install::install(&args),
         Command::Runs => command::runs::runs(),
         Command::Replay(args) => command::runs::replay(&args),
     };

@@ -1,6 +1,9 @@
 //! `gdrtune bench`: one setting, one table like nccl-tests'.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    path::Path,
+};
 
 use gdrtune_fleet::FleetConfig;
 use gdrtune_profiles::vocab::{Collective, Environment, Point};
@@ -34,7 +37,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let runtime = super::runtime()?;
     let config = FleetConfig {
         fanout: usize::from(args.hosts.fanout),
-        agent_env: nccl_path(args)?,
+        agent_env: nccl_path(args.nccl.as_deref())?,
         ..FleetConfig::new(BUILD_ID.to_owned(), std::env::current_exe()?, launcher(&args.hosts, &place))
     };
     let connected = connect::connect(runtime.handle(), config, &place.hosts, None, &|| false)
@@ -74,8 +77,8 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
 }
 
 /// Where the workers find NCCL, if the user says so. It must reach every arm alike, so it goes to the agents.
-fn nccl_path(args: &BenchArgs) -> Result<Vec<(String, String)>, Failure> {
-    let Some(path) = &args.nccl else { return Ok(Vec::new()) };
+pub(super) fn nccl_path(path: Option<&Path>) -> Result<Vec<(String, String)>, Failure> {
+    let Some(path) = path else { return Ok(Vec::new()) };
     let text = path.to_str().ok_or_else(|| Failure::usage_text("--nccl: the path is no UTF-8 text"))?;
     Ok(vec![(NCCL_PATH_VARIABLE.to_owned(), text.to_owned())])
 }

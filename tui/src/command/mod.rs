@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod emit;
+pub(crate) mod install;
 pub(crate) mod node;
 pub(crate) mod runs;
 pub(crate) mod tune;
