@@ -10,11 +10,13 @@
 //! | `STANDIN_NCCL_FAULT` | `hang`, `crash`, `wrong` or `error`, then `:COLLECTIVE:ALGORITHM:PROTOCOL[:RANK]`; rank 0 |
 //! | `STANDIN_NCCL_INIT_ERROR` | text with which the communicator fails |
 //! | `STANDIN_NCCL_BYPASS` | 1: the tuner plugin is loaded, and never asked |
+//! | `NCCL_DEBUG`, `NCCL_DEBUG_FILE` | as with NCCL: what becomes of the tuner plugin is written there |
 //! | `STANDIN_NCCL_LOG` | file to which rank 0 writes what ran |
 #![expect(unsafe_code, reason = "stands for a C library")]
 #![expect(clippy::missing_safety_doc, reason = "the C library's documentation says what must hold")]
 
 mod collective;
+mod log;
 mod purpose;
 mod segment;
 mod tuner;

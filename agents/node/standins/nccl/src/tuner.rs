@@ -2,7 +2,10 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 
-use crate::purpose::{self, ALGORITHMS, PROTOCOLS, Selection};
+use crate::{
+    log,
+    purpose::{self, ALGORITHMS, PROTOCOLS, Selection},
+};
 
 /// Entry of the cost table that may not be used.
 const IGNORE: f32 = -1.0;
@@ -63,22 +66,31 @@ fn interfaces(version: i32) -> &'static [u32] {
 impl Tuner {
     /// Loads what `NCCL_TUNER_PLUGIN` names; as with NCCL, a plugin that cannot be loaded is no error.
     pub(crate) fn load(world: usize) -> Option<Self> {
-        let path = CString::new(std::env::var("NCCL_TUNER_PLUGIN").ok()?).ok()?;
+        let name = std::env::var("NCCL_TUNER_PLUGIN").ok()?;
+        log::info(&format!("NCCL_TUNER_PLUGIN set by environment to {name}"));
+        let path = CString::new(name.as_str()).ok()?;
         // SAFETY: the plugin's constructors may run; it is never closed.
         let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if library.is_null() {
+            log::info(&format!("TUNER/Plugin: Could not find: {name}"));
             return None;
         }
-        interfaces(purpose::version()).iter().find_map(|&interface| {
+        let loaded = interfaces(purpose::version()).iter().find_map(|&interface| {
             let symbol = CString::new(format!("ncclTunerPlugin_v{interface}")).ok()?;
             // SAFETY: the library is open.
             let table = unsafe { libc::dlsym(library, symbol.as_ptr()) };
             if table.is_null() {
                 return None;
             }
+            log::info(&format!("TUNER/Plugin: Using gdrtune (v{interface})"));
+            log::info(&format!("Successfully loaded external tuner plugin {name}"));
             // SAFETY: the symbol says which table it is.
             unsafe { Self::start(interface, table, world) }
-        })
+        });
+        if loaded.is_none() {
+            log::info(&format!("External tuner plugin {name} is unsupported"));
+        }
+        loaded
     }
 
     /// # Safety
@@ -90,11 +102,11 @@ impl Tuner {
         unsafe {
             let (result, get_coll_info, finish) = if interface < 5 {
                 let table = &*table.cast::<OldTable>();
-                let result = (table.init)(world, world, none(), &raw mut context);
+                let result = (table.init)(world, world, log::log_function(), &raw mut context);
                 (result, table.get_coll_info, table.destroy)
             } else {
                 let table = &*table.cast::<NewTable>();
-                let result = (table.init)(&raw mut context, 1, world, world, none(), none(), none());
+                let result = (table.init)(&raw mut context, 1, world, world, log::log_function(), none(), none());
                 (result, table.get_coll_info, table.finalize)
             };
             (result == crate::SUCCESS).then_some(Self { interface, get_coll_info, finish, context })
