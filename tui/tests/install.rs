@@ -257,16 +257,40 @@ fn hosts_are_installed_each_for_itself() {
             command.arg("install").args(args).arg("--ssh-config").arg(&config);
             check_output(&output(&mut command), code, texts)
         };
-        // The hosts share this machine's file system: the folder is one that they also share.
-        let folder = home.path().join("shared $HOME");
-        let to = folder.to_str().unwrap();
-        ssh(&["profile.toml", "--to", to, "-w", "vh[1-2]"], 0, &["vh1: installed 6 files", "vh2: installed 6 files"]);
-        assert_eq!(names(&folder).len(), 6);
-        ssh(&["profile.toml", "--to", to, "-w", "vh1,vh9"], 1, &["vh1: installed 6 files", "gdrtune: vh9: "]);
-        ssh(&["--uninstall", "--to", to, "-w", "vh1"], 0, &["vh1: removed 6 files"]);
-        ssh(&["--uninstall", "--to", to, "-w", "vh[1-2]"], 4, &["there is no installation"]);
-        assert!(!folder.exists());
-        ssh(&["profile.toml", "--to", to, "-w", "vh9"], 3, &["vh9"]);
+        let both = ["-w", "vh[1-2]"];
+        let on = |host: &str| hosts.shell(host, "ls -A '/opt/gdr $x' 2>&1; cat '/opt/gdr $x/nccl-tuner.csv'");
+        let put = [&["profile.toml", "--to", "/opt/gdr $x"][..], &both].concat();
+        let uninstall = [&["--uninstall", "--to", "/opt/gdr $x"][..], &both].concat();
+
+        // Each host has an /opt of its own. One that fails does not keep the other from its installation.
+        hosts.shell("vh2", "mkdir '/opt/gdr $x'; echo theirs > '/opt/gdr $x/nccl-tuner.csv'");
+        ssh(&put, 1, &["vh1: installed 6 files", "gdrtune: vh2: /opt/gdr $x/nccl-tuner.csv was changed"]);
+        assert_eq!(on("vh2"), "nccl-tuner.csv\ntheirs\n");
+        ssh(&[&put[..], &["--force"]].concat(), 0, &["vh1: installed 6 files", "vh2: installed 6 files"]);
+        assert!(on("vh1").contains("allreduce,") && on("vh1") == on("vh2"), "{}", on("vh2"));
+        hosts.shell("vh2", "rm '/opt/gdr $x/nccl-tuner.csv'");
+        ssh(
+            &["--check", "--to", "/opt/gdr $x", "-w", "vh[1-2]"],
+            6,
+            &["FAIL vh2: /opt/gdr $x/nccl-tuner.csv is missing"],
+        );
+        ssh(&uninstall, 0, &["vh1: removed 6 files", "vh2: removed 5 files"]);
+        assert!(on("vh1").contains("No such file"), "{}", on("vh1"));
+        ssh(&uninstall, 4, &["there is no installation"]);
+
+        // A folder on a file system that the hosts share.
+        let shared = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let to = shared.path().join("f");
+        let put_shared = ["profile.toml", "--to", to.to_str().unwrap(), "-w", "vh[1-2]"];
+        for _ in 0..2 {
+            ssh(&put_shared, 0, &["vh1: installed 6 files", "vh2: installed 6 files"]);
+            assert_eq!(names(&to).len(), 6);
+        }
+        ssh(&[&["--uninstall"][..], &put_shared[1..]].concat(), 0, &["vh1: ", "vh2: "]);
+        assert!(!to.exists());
+
+        ssh(&["profile.toml", "--to", "/opt/a", "-w", "vh1,vh9"], 1, &["vh1: installed 6 files", "gdrtune: vh9: "]);
+        ssh(&["profile.toml", "--to", "/opt/a", "-w", "vh9"], 3, &["vh9"]);
         for host in ["vh1", "vh2"] {
             assert_eq!(hosts.shell(host, "pgrep -c gdrtune || true").trim(), "0", "left on {host}");
         }

@@ -250,3 +250,167 @@ fn describe(cause: &EndCause) -> String {
         EndCause::NotStarted(why) => format!("it did not start: {why}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use gdrtune_profiles::install::MANIFEST_FORMAT;
+    use gdrtune_wire::{EngineReport, Times};
+
+    use super::*;
+
+    const LOADED: &str =
+        "TUNER/Plugin: Using gdrtune; Successfully loaded external tuner plugin /opt/libnccl-tuner-gdrtune.so";
+    const READ: &str =
+        "TUNER/gdrtune: read 1 rules, 1 of them for 2 nodes and 2 ranks, checksum 0, from /opt/nccl-tuner.csv";
+
+    /// Nodes of one rank each that answer as a worker would; rank 1 may answer otherwise.
+    struct Nodes {
+        second: Second,
+        queue: VecDeque<LinkEvent>,
+        sent: Vec<String>,
+    }
+
+    #[derive(Clone, Copy, PartialEq)]
+    enum Second {
+        Good,
+        NoRules,
+        Wrong,
+        Refuses,
+        Fails,
+        Crashes,
+        Lost,
+    }
+
+    impl Nodes {
+        fn say(&mut self, node: usize, message: FromAgent) {
+            self.queue.push_back(LinkEvent::Message { node, message });
+        }
+
+        fn worker(&mut self, node: usize, message: FromWorker) {
+            self.say(node, FromAgent::Worker { group: GROUP, rank: node as u32, message });
+        }
+
+        fn answer(&mut self, node: usize, to: &ToWorker, kind: Second) {
+            match to {
+                ToWorker::Connect { peers } => {
+                    assert_eq!(peers, &[vec![0], vec![1]]);
+                    let lines = if kind == Second::NoRules { &[LOADED][..] } else { &[LOADED, READ] };
+                    let plugin_log = lines.iter().map(|line| (*line).to_owned()).collect();
+                    let engine = Box::new(EngineReport { plugin_log, ..EngineReport::default() });
+                    self.worker(node, FromWorker::Connected { setup_us: 1, engine });
+                }
+                ToWorker::Run(script) => match kind {
+                    Second::Crashes => {
+                        let cause = EndCause::Signal(11);
+                        self.say(node, FromAgent::WorkerEnded { group: GROUP, rank: node as u32, cause });
+                    }
+                    Second::Lost => self.queue.push_back(LinkEvent::Lost { node, why: "vh2 is gone".to_owned() }),
+                    _ => {
+                        let outcome = if kind == Second::Wrong {
+                            ItemOutcome::Wrong { elements: 3, first: "element 0".to_owned() }
+                        } else {
+                            ItemOutcome::Timed(times())
+                        };
+                        assert_eq!(script.items.len(), 1);
+                        self.worker(node, FromWorker::Item { script: script.id, item: 0, outcome });
+                        self.worker(node, FromWorker::ScriptDone { script: script.id });
+                    }
+                },
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// Sends answers at once; a cell, since sending borrows it shared.
+    struct Fake(std::cell::RefCell<Nodes>);
+
+    impl Link for Fake {
+        fn send(&self, node: usize, message: ToAgent) {
+            let mut nodes = self.0.borrow_mut();
+            let kind = if node == 1 { nodes.second } else { Second::Good };
+            match message {
+                ToAgent::Start(start) => {
+                    nodes.sent.push(format!("{:?} {:?} {}", start.ranks, start.settings, start.nodes));
+                    match kind {
+                        Second::Refuses => nodes.say(node, FromAgent::Refused { why: "no such folder".to_owned() }),
+                        Second::Fails => nodes.worker(node, FromWorker::Failed("no driver".to_owned())),
+                        _ => nodes.worker(node, FromWorker::Bootstrap(vec![node as u8])),
+                    }
+                    if kind == Second::Fails {
+                        nodes.say(node, FromAgent::WorkerEnded { group: GROUP, rank: 1, cause: EndCause::Exit(1) });
+                    }
+                }
+                ToAgent::ToWorkers { message, .. } => nodes.answer(node, &message, kind),
+                ToAgent::Stop(group) => {
+                    let cause = EndCause::Stopped;
+                    nodes.say(node, FromAgent::WorkerEnded { group, rank: node as u32, cause });
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+
+        fn receive(&mut self, _: Duration) -> Option<LinkEvent> {
+            self.0.borrow_mut().queue.pop_front()
+        }
+    }
+
+    fn times() -> Times {
+        Times {
+            mean_us: 1.0,
+            median_us: 1.0,
+            min_us: 1.0,
+            max_us: 1.0,
+            cpu_us: 1.0,
+            selected: None,
+            checked: true,
+            predictions: vec![],
+        }
+    }
+
+    fn checked(second: Second, rules: u32) -> Vec<Result<usize, String>> {
+        let manifest = Manifest {
+            format: MANIFEST_FORMAT,
+            gdrtune: "1".to_owned(),
+            run: "r".to_owned(),
+            path: "/opt".to_owned(),
+            labels: vec![],
+            rules,
+            files: vec![],
+        };
+        let plan = CheckPlan {
+            slots: vec![1, 1],
+            emulate_nodes: false,
+            folder: "/opt".to_owned(),
+            manifest,
+            key: SessionKey([0; 32]),
+        };
+        let mut link = Fake(Nodes { second, queue: VecDeque::new(), sent: vec![] }.into());
+        let verdicts = check(&mut link, &plan);
+        assert_eq!(link.0.into_inner().sent[1], "[1] Installed { folder: \"/opt\" } 2");
+        assert_eq!(verdicts.iter().map(|v| (v.rank, v.node)).collect::<Vec<_>>(), [(0, 0), (1, 1)]);
+        verdicts.into_iter().map(|verdict| verdict.result.map(|evidence| evidence.len())).collect()
+    }
+
+    #[test]
+    fn every_rank_is_judged_by_itself() {
+        let lines = 2 + 1;
+        assert_eq!(checked(Second::Good, 1), [Ok(lines), Ok(lines)]);
+        assert_eq!(checked(Second::NoRules, 0), [Ok(0), Ok(0)], "without rules there is no plugin to look for");
+        let no_rules = checked(Second::NoRules, 1);
+        assert!(no_rules[0].is_ok() && no_rules[1].as_ref().is_err_and(|why| why.contains("has read no rules")));
+        for (second, first, why) in [
+            (Second::Wrong, None, "the collective's result is wrong in 3 elements: element 0"),
+            (Second::Refuses, Some("no such folder"), "no such folder"),
+            (Second::Fails, Some("another rank failed"), "no driver"),
+            (Second::Crashes, None, "the collective did not run: it was killed by signal 11"),
+            (Second::Lost, None, "the collective did not run: vh2 is gone"),
+        ] {
+            let verdicts = checked(second, 1);
+            assert_eq!(verdicts[1], Err(why.to_owned()));
+            let expected = first.map_or(Ok(lines), |why| Err(why.to_owned()));
+            assert_eq!(verdicts[0], expected, "{why}");
+        }
+    }
+}
