@@ -265,15 +265,23 @@ pub(crate) struct InstallArgs {
     /// Path that the files name, where jobs find the folder under another one (default: DIR)
     #[arg(long, value_name = "PATH", conflicts_with_all = ["check", "uninstall"])]
     pub(crate) path_in_image: Option<String>,
+    /// How the check starts workers.
+    #[command(flatten)]
+    pub(crate) job: CheckJobArgs,
+    /// Which hosts.
+    #[command(flatten)]
+    pub(crate) hosts: HostArgs,
+}
+
+/// How `gdrtune install --check` starts workers.
+#[derive(Debug, Args)]
+pub(crate) struct CheckJobArgs {
     /// With --check: NCCL's library on the hosts (default: searched for as a job's loader would)
     #[arg(long, value_name = "PATH", requires = "check")]
     pub(crate) nccl: Option<PathBuf>,
     /// With --check: let every rank pose as a node of its own, so that several can share one GPU
     #[arg(long, requires = "check")]
     pub(crate) emulate_nodes: bool,
-    /// Which hosts.
-    #[command(flatten)]
-    pub(crate) hosts: HostArgs,
 }
 
 /// `gdrtune replay`.

@@ -42,9 +42,9 @@ pub(crate) fn install(args: &InstallArgs) -> Result<Exit, Failure> {
         writeln!(io::stderr(), "gdrtune: warning: {warning}")?;
     }
     match &args.profile {
-        _ if args.uninstall => uninstall(args, &place, folder),
-        Some(profile) => put(args, &place, folder, profile),
-        None => check(args, &place, folder),
+        _ if args.uninstall => uninstall(args, &place, &folder),
+        Some(profile) => put(args, &place, &folder, profile),
+        None => check(args, &place, &folder),
     }
 }
 
@@ -88,15 +88,16 @@ fn resolved(path: &Path) -> PathBuf {
     path.ancestors().find_map(canonical).unwrap_or_else(|| path.to_owned())
 }
 
-fn put(args: &InstallArgs, place: &Place, folder: String, profile: &Path) -> Result<Exit, Failure> {
-    let path = args.path_in_image.as_deref().unwrap_or(&folder);
+fn put(args: &InstallArgs, place: &Place, folder: &str, profile: &Path) -> Result<Exit, Failure> {
+    let path = args.path_in_image.as_deref().unwrap_or(folder);
     let Package { files, needs_plugin, manifest } = package(profile, path)?;
     let mut stderr = io::stderr();
     for label in &manifest.labels {
         writeln!(stderr, "gdrtune: warning: {label}: measure on the real nodes before jobs rely on it")?;
     }
     let path = manifest.path.clone();
-    let installation = Installation { folder, files, with_plugin: needs_plugin, manifest, force: args.force };
+    let installation =
+        Installation { folder: folder.to_owned(), files, with_plugin: needs_plugin, manifest, force: args.force };
     let request = ToAgent::Install(Box::new(installation));
     let outcomes = ask(args, place, &request)?;
     let exit = report(&outcomes, |outcome| match outcome {
@@ -130,11 +131,11 @@ fn package(profile: &Path, path: &str) -> Result<Package, Failure> {
     })
 }
 
-fn uninstall(args: &InstallArgs, place: &Place, folder: String) -> Result<Exit, Failure> {
-    let request = ToAgent::Uninstall { folder: folder.clone(), force: args.force };
+fn uninstall(args: &InstallArgs, place: &Place, folder: &str) -> Result<Exit, Failure> {
+    let request = ToAgent::Uninstall { folder: folder.to_owned(), force: args.force };
     let outcomes = ask(args, place, &request)?;
     if outcomes.iter().all(|outcome| outcome.outcome == Ok(InstallOutcome::NotInstalled)) {
-        return Err(not_installed(&folder));
+        return Err(not_installed(folder));
     }
     report(&outcomes, |outcome| match outcome {
         InstallOutcome::Uninstalled { removed, kept } if kept.is_empty() => {
@@ -164,7 +165,7 @@ fn unexpected(outcome: &InstallOutcome) -> String {
 fn config(args: &InstallArgs, place: &Place) -> Result<FleetConfig, Failure> {
     Ok(FleetConfig {
         fanout: usize::from(args.hosts.fanout),
-        agent_env: nccl_path(args.nccl.as_deref())?,
+        agent_env: nccl_path(args.job.nccl.as_deref())?,
         ..FleetConfig::new(BUILD_ID.to_owned(), std::env::current_exe()?, launcher(&args.hosts, place))
     })
 }
@@ -202,12 +203,12 @@ fn report(
     Ok(exit)
 }
 
-fn check(args: &InstallArgs, place: &Place, folder: String) -> Result<Exit, Failure> {
-    let outcomes = ask(args, place, &ToAgent::InspectInstallation { folder: folder.clone() })?;
+fn check(args: &InstallArgs, place: &Place, folder: &str) -> Result<Exit, Failure> {
+    let outcomes = ask(args, place, &ToAgent::InspectInstallation { folder: folder.to_owned() })?;
     if outcomes.iter().all(|outcome| outcome.outcome == Ok(InstallOutcome::NotInstalled)) {
-        return Err(not_installed(&folder));
+        return Err(not_installed(folder));
     }
-    let (manifest, findings) = findings(&folder, &outcomes);
+    let (manifest, findings) = findings(folder, &outcomes);
     let mut out = io::stdout().lock();
     for finding in &findings {
         writeln!(out, "FAIL {}", printable(finding))?;
@@ -266,7 +267,7 @@ fn same_files(one: &Manifest, other: &Manifest) -> bool {
 fn run_check(
     args: &InstallArgs,
     place: &Place,
-    folder: String,
+    folder: &str,
     manifest: &Manifest,
 ) -> Result<Vec<RankVerdict>, Failure> {
     let runtime = super::runtime()?;
@@ -274,8 +275,8 @@ fn run_check(
         .map_err(|error| Failure::new(Exit::Preflight, error))?;
     let plan = CheckPlan {
         slots: place.slots.clone(),
-        emulate_nodes: args.emulate_nodes,
-        folder,
+        emulate_nodes: args.job.emulate_nodes,
+        folder: folder.to_owned(),
         manifest: manifest.clone(),
         key: run::new_key(),
     };

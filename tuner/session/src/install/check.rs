@@ -206,11 +206,10 @@ impl<'a> Check<'a> {
 
     fn judge(&self, rank: &Rank) -> Result<Vec<String>, String> {
         match (&rank.failed, &rank.outcome) {
-            (Some(why), _) => return Err(why.clone()),
+            (Some(why), _) | (None, Some(ItemOutcome::Unsupported(why))) => return Err(why.clone()),
             (None, Some(ItemOutcome::Wrong { elements, first })) => {
                 return Err(format!("the collective's result is wrong in {elements} elements: {first}"));
             }
-            (None, Some(ItemOutcome::Unsupported(why))) => return Err(why.clone()),
             (None, Some(ItemOutcome::Timed(_)) | None) => {}
         }
         let Some(log) = &rank.log else {

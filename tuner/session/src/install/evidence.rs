@@ -9,9 +9,8 @@ const OWN_PREFIX: &str = "TUNER/gdrtune: ";
 pub(super) fn judge(manifest: &Manifest, log: &[String]) -> Result<Vec<String>, String> {
     let plugin = install::file_path(&manifest.path, PLUGIN_FILE);
     let rules = install::file_path(&manifest.path, RULES_FILE);
-    let loaded = match loaded(&plugin, log) {
-        Some(lines) => lines,
-        None => return Err(format!("NCCL did not load {plugin}{}", words(log, |line| !line.contains(OWN_PREFIX)))),
+    let Some(loaded) = loaded(&plugin, log) else {
+        return Err(format!("NCCL did not load {plugin}{}", words(log, |line| !line.contains(OWN_PREFIX))));
     };
     let own = words(log, |line| line.contains(OWN_PREFIX));
     let Some((line, count)) = log.iter().find_map(|line| Some((line, rules_read(line, &rules)?))) else {
