@@ -93,12 +93,15 @@ pub struct EmitOptions {
     pub for_engine: Option<Engine>,
     /// Absolute path of the emitted tuner CSV on the nodes; sets `NCCL_TUNER_CONFIG_FILE` where there are rules.
     pub tuner_path: Option<String>,
+    /// Absolute path of the folder with our tuner plugin and the tuner CSV on the nodes, under the names of
+    /// [`crate::install`]; sets `NCCL_TUNER_PLUGIN` and `GDRTUNE_RULES` where there are live rules.
+    pub install_folder: Option<String>,
 }
 
 impl EmitOptions {
-    /// Values are set unconditionally, for NCCL, without a path to the tuner CSV.
+    /// Values are set unconditionally, for NCCL, without a path to the tuner CSV or to an installation.
     pub const fn plain() -> Self {
-        Self { keep_set: false, for_engine: None, tuner_path: None }
+        Self { keep_set: false, for_engine: None, tuner_path: None, install_folder: None }
     }
 }
 
@@ -133,6 +136,16 @@ pub enum EmitError {
         /// Why.
         cause: &'static str,
     },
+    /// The folder of the installation is no path for every rank, or the profile names a plugin of its own.
+    #[error("emit {format}: the folder `{path}` cannot be installed to: {cause}")]
+    InstallFolder {
+        /// The format.
+        format: Format,
+        /// The path.
+        path: String,
+        /// Why.
+        cause: String,
+    },
     /// What was emitted does not read back: a defect of gdrtune.
     #[error("emit {format}: the text does not read back as it was meant ({cause}): please report this")]
     ReadBack {
@@ -165,6 +178,11 @@ pub fn emit(profile: &Profile, format: Format, options: &EmitOptions) -> Result<
 /// The first format's [`EmitError`].
 pub fn emit_all(profile: &Profile, options: &EmitOptions) -> Result<Vec<(&'static str, String)>, EmitError> {
     Format::ALL.iter().map(|format| Ok((format.file_name(), emit(profile, *format, options)?))).collect()
+}
+
+/// What every text that is made from `profile` says about how it was measured; nothing for NCCL on the real nodes.
+pub fn labels(profile: &Profile) -> Vec<&'static str> {
+    plan::labels(profile)
 }
 
 #[cfg(test)]

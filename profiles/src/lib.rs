@@ -13,11 +13,13 @@
 //! | [`profile`] | the profile file, format 1: reading with places and nearest names, checking, writing |
 //! | [`grammar`] | what receives our texts: `NCCL_ALGO`, `NCCL_IB_HCA`, interfaces, nccl.conf, env file, shell, tuner CSV |
 //! | [`emit`] | profile to shell snippet, env file, nccl.conf, tuner CSV, JSON; each read back first |
+//! | [`install`] | what an installation consists of: its files' names and texts, its manifest |
 //! | [`diagnostic`], [`nearest`] | findings with file and line; the nearest known name |
 
 pub mod diagnostic;
 pub mod emit;
 pub mod grammar;
+pub mod install;
 pub mod knob;
 pub mod matrix;
 pub mod nearest;

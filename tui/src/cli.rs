@@ -15,7 +15,9 @@ Exit codes:
   1    unexpected error
   2    wrong use or configuration
   3    preflight refused: hosts that cannot be used as they are
+  4    nothing matched: no installation in the folder
   5    no setting beat the defaults (only with --expect-gain)
+  6    findings: an installation that is not as it was put there, or that NCCL does not use
   100  some trials failed
   101  nodes lost
   102  verification found a regression
@@ -43,6 +45,8 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     /// Print a profile in another format
     Emit(EmitArgs),
+    /// Put a profile where jobs take it from, prove that NCCL uses it, or take it away
+    Install(InstallArgs),
     /// List the recorded runs
     Runs,
     /// Show a recorded run in the terminal UI
@@ -319,6 +323,46 @@ pub(crate) struct EmitArgs {
     pub(crate) for_engine: Option<Engine>,
 }
 
+/// `gdrtune install`.
+#[derive(Debug, Args)]
+pub(crate) struct InstallArgs {
+    /// The profile (profile.toml)
+    #[arg(required_unless_present_any = ["check", "uninstall"], conflicts_with_all = ["check", "uninstall"])]
+    pub(crate) profile: Option<PathBuf>,
+    /// Folder for the files on every host; an absolute path, but on this machine alone
+    #[arg(long, value_name = "DIR")]
+    pub(crate) to: PathBuf,
+    /// Start workers from the installation and prove by NCCL's log that each rank uses it
+    #[arg(long, conflicts_with = "uninstall")]
+    pub(crate) check: bool,
+    /// Remove exactly what was installed
+    #[arg(long)]
+    pub(crate) uninstall: bool,
+    /// Also replace or remove files that were changed, or that others put there
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) force: bool,
+    /// Path that the files name, where jobs find the folder under another one (default: DIR)
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["check", "uninstall"])]
+    pub(crate) path_in_image: Option<String>,
+    /// How the check starts workers.
+    #[command(flatten)]
+    pub(crate) job: CheckJobArgs,
+    /// Which hosts.
+    #[command(flatten)]
+    pub(crate) hosts: HostArgs,
+}
+
+/// How `gdrtune install --check` starts workers.
+#[derive(Debug, Args)]
+pub(crate) struct CheckJobArgs {
+    /// With --check: NCCL's library on the hosts (default: searched for as a job's loader would)
+    #[arg(long, value_name = "PATH", requires = "check")]
+    pub(crate) nccl: Option<PathBuf>,
+    /// With --check: let every rank pose as a node of its own, so that several can share one GPU
+    #[arg(long, requires = "check")]
+    pub(crate) emulate_nodes: bool,
+}
+
 /// `gdrtune replay`.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
@@ -431,6 +475,12 @@ mod tests {
             (&["emit", "p.toml"], "--format"),
             (&["bench", "--worker-cmd", "env"], "`{worker}` is missing"),
             (&["tune", "--worker-cmd", "env {wroker}"], "unknown placeholder `{wroker}`; did you mean `{worker}`?"),
+            (&["install", "--to", "/d"], "<PROFILE>"),
+            (&["install", "p.toml"], "--to <DIR>"),
+            (&["install", "p.toml", "--to", "/d", "--check"], "cannot be used with"),
+            (&["install", "--uninstall", "--check", "--to", "/d"], "cannot be used with"),
+            (&["install", "--check", "--to", "/d", "--path-in-image", "/x"], "cannot be used with"),
+            (&["install", "p.toml", "--to", "/d", "--nccl", "/x"], "--check"),
         ];
         for (args, expected) in cases {
             let argv = std::iter::once("gdrtune").chain(args.iter().copied());

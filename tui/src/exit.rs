@@ -13,8 +13,12 @@ pub(crate) enum Exit {
     Usage = 2,
     /// Preflight refused: hosts that cannot be used as they are.
     Preflight = 3,
+    /// Nothing is there of what was named.
+    NothingMatched = 4,
     /// No setting beat the defaults, with `--expect-gain`.
     NoGain = 5,
+    /// A check has found something.
+    Findings = 6,
     /// Some trials failed.
     TrialsFailed = 100,
     /// Nodes were lost.

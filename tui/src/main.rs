@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => command::bench::bench(&args),
         Command::Verify(args) => command::verify::verify(&args),
         Command::Emit(args) => command::emit::emit(&args),
+        Command::Install(args) => command::install::install(&args),
         Command::Runs => command::runs::runs(),
         Command::Replay(args) => command::runs::replay(&args),
     };

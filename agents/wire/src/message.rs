@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use gdrtune_profiles::vocab::{Algorithm, Choice, DataType, Engine, Environment, Point, Protocol, ReduceOp};
+use gdrtune_profiles::{
+    install::Manifest,
+    vocab::{Algorithm, Choice, DataType, Engine, Environment, Point, Protocol, ReduceOp},
+};
 use serde::{Deserialize, Serialize};
 
 /// Changes whenever a message changes its meaning without changing its shape.
@@ -73,6 +76,63 @@ pub enum ToAgent {
     Stop(GroupId),
     /// Ends the agent after its workers.
     Shutdown,
+    /// Puts files into a folder, to stay; answered by [`FromAgent::Installation`], like the next two.
+    Install(Box<Installation>),
+    /// Removes what an installation put into a folder.
+    Uninstall {
+        /// Absolute path of the folder.
+        folder: String,
+        /// Also removes files that were changed since.
+        force: bool,
+    },
+    /// Compares the files of an installation with its manifest.
+    InspectInstallation {
+        /// Absolute path of the folder.
+        folder: String,
+    },
+}
+
+/// What goes into a folder. The agent adds its own tuner plugin, and the manifest with the hash of every file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Installation {
+    /// Absolute path of the folder.
+    pub folder: String,
+    /// Plain file names and contents, in the order in which they are put in place.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// Whether the tuner plugin goes with them.
+    pub with_plugin: bool,
+    /// The manifest without its files.
+    pub manifest: Manifest,
+    /// Replaces files that no installation put there, or that were changed since.
+    pub force: bool,
+}
+
+/// What came of a request about an installation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InstallOutcome {
+    /// All files are in place.
+    Installed {
+        /// Their names.
+        files: Vec<String>,
+    },
+    /// What was installed is gone, but for what is kept.
+    Uninstalled {
+        /// Names of the files that were removed.
+        removed: Vec<String>,
+        /// Files that are still there, and why each is.
+        kept: Vec<String>,
+    },
+    /// What is there.
+    Inspected {
+        /// The manifest.
+        manifest: Manifest,
+        /// Files that are not as they were put there, and how each differs.
+        findings: Vec<String>,
+    },
+    /// There is no installation in the folder.
+    NotInstalled,
+    /// Nothing was changed, for this reason.
+    Failed(String),
 }
 
 /// A node's share of a group.
@@ -118,6 +178,12 @@ pub enum Settings {
         /// The bundle of [`ToAgent::StoreFiles`].
         bundle: u32,
     },
+    /// The environment file of an installation over the node's environment, as a job that takes it has it. NCCL writes a
+    /// log, and each rank reports what it says of tuner plugins.
+    Installed {
+        /// Absolute path of the folder.
+        folder: String,
+    },
 }
 
 /// From an agent to gdrtune.
@@ -159,6 +225,8 @@ pub enum FromAgent {
     },
     /// Something for the log.
     Log(String),
+    /// Answers a request about an installation.
+    Installation(InstallOutcome),
 }
 
 /// Why a worker ended.
@@ -307,6 +375,8 @@ pub struct EngineReport {
     pub channels: Option<u16>,
     /// Connections to other nodes.
     pub network: Option<NetworkUse>,
+    /// Lines of the library's own log about tuner plugins; only for [`Settings::Installed`].
+    pub plugin_log: Vec<String>,
 }
 
 /// Connections of one rank over the network, by what the library says of each.

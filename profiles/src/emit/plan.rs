@@ -2,6 +2,7 @@
 
 use super::{EmitError, EmitOptions, Format};
 use crate::{
+    install,
     knob::{self, Engines},
     profile::{Class, EnvSetting, Profile, Rule, Speedup},
     vocab::Engine,
@@ -10,6 +11,10 @@ use crate::{
 /// Comments are cut here: NVIDIA's CSV reader takes the rest of a line over 255 bytes for a line of its own.
 const LONGEST_COMMENT: usize = 200;
 const TUNER_CONFIG_FILE: &str = "NCCL_TUNER_CONFIG_FILE";
+/// What NCCL takes for its tuner plugin.
+const PLUGIN_VARIABLE: &str = "NCCL_TUNER_PLUGIN";
+/// Where our plugin looks for rules before it looks at [`TUNER_CONFIG_FILE`].
+const RULES_VARIABLE: &str = "GDRTUNE_RULES";
 
 /// What a format has to say.
 pub(super) struct Plan<'a> {
@@ -41,6 +46,7 @@ impl<'a> Plan<'a> {
         let mut settings: Vec<Setting> =
             profile.env.iter().map(|setting| planned(profile, setting, rules_are_live)).collect();
         settings.extend(tuner_setting(profile, format, options, rules_are_live)?);
+        settings.extend(install_settings(profile, format, options, rules_are_live)?);
         let mut plan = Self { profile, format, keep_set: options.keep_set, rules_are_live, head: Vec::new(), settings };
         plan.head = plan.head_comments();
         Ok(plan)
@@ -52,10 +58,7 @@ impl<'a> Plan<'a> {
         let nccl = cluster.nccl.as_deref().map(|version| format!(", NCCL {version}")).unwrap_or_default();
         let baseline = run.baseline.name();
         let mut head = vec![format!("gdrtune settings for {} nodes, {} ranks{gpu}", cluster.nodes, cluster.ranks)];
-        head.extend(label(self.profile).map(str::to_owned));
-        if run.emulated {
-            head.push("EMULATED: several ranks stood in for nodes on one machine or GPU".to_owned());
-        }
+        head.extend(labels(self.profile).into_iter().map(str::to_owned));
         head.push(format!("measured with engine {}{nccl}; gdrtune {}", run.engine, run.tool));
         head.push(format!("run {}: workload {}, {} trials, baseline {baseline}", run.id, run.workload, run.trials));
         head.push(format!("cluster {}", cluster.fingerprint));
@@ -85,7 +88,12 @@ impl<'a> Plan<'a> {
 }
 
 /// What every file made from something else than NCCL on the real nodes carries.
-fn label(profile: &Profile) -> Option<&'static str> {
+pub(super) fn labels(profile: &Profile) -> Vec<&'static str> {
+    let emulated = profile.run.emulated.then_some("EMULATED: several ranks stood in for nodes on one machine or GPU");
+    engine_label(profile).into_iter().chain(emulated).collect()
+}
+
+fn engine_label(profile: &Profile) -> Option<&'static str> {
     match profile.run.engine {
         Engine::Nccl => None,
         Engine::Native => {
@@ -134,6 +142,35 @@ fn tuner_setting(
         vec!["rules by size for the tuner plugin, which has to be installed and named on its own".to_owned()];
     let setting = Setting { name: TUNER_CONFIG_FILE.to_owned(), value: path.clone(), is_live, comments };
     Ok((!profile.rule.is_empty()).then_some(setting))
+}
+
+/// The settings that make NCCL load our plugin, and the plugin read our rules, from where they are installed.
+fn install_settings(
+    profile: &Profile,
+    format: Format,
+    options: &EmitOptions,
+    is_live: bool,
+) -> Result<Vec<Setting>, EmitError> {
+    let Some(folder) = &options.install_folder else { return Ok(Vec::new()) };
+    if profile.rule.is_empty() || !is_live {
+        return Ok(Vec::new());
+    }
+    let error = |cause| EmitError::InstallFolder { format, path: folder.escape_debug().to_string(), cause };
+    install::check_path(folder).map_err(|cause| error(cause.to_owned()))?;
+    let own = [PLUGIN_VARIABLE, RULES_VARIABLE, TUNER_CONFIG_FILE];
+    if let Some(setting) = profile.env.iter().find(|setting| own.contains(&setting.name.as_str())) {
+        return Err(error(format!("the profile sets {} itself", setting.name)));
+    }
+    let setting = |name: &str, file: &str, comment: &str| Setting {
+        name: name.to_owned(),
+        value: install::file_path(folder, file),
+        is_live: true,
+        comments: vec![comment.to_owned()],
+    };
+    Ok(vec![
+        setting(PLUGIN_VARIABLE, install::PLUGIN_FILE, "gdrtune's tuner plugin, which prefers choices by its rules"),
+        setting(RULES_VARIABLE, install::RULES_FILE, "its rules by size"),
+    ])
 }
 
 fn evidence(speedup: &Speedup) -> String {

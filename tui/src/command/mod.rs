@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod emit;
+pub(crate) mod install;
 pub(crate) mod node;
 pub(crate) mod runs;
 pub(crate) mod tune;
@@ -10,7 +11,7 @@ pub(crate) mod verify;
 use std::{
     fs,
     io::{self, Write as _},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use gdrtune_fleet::{LauncherKind, launcher::SshOptions};
@@ -49,11 +50,11 @@ fn points(measure: &MeasureArgs) -> Result<Vec<Point>, Failure> {
     Ok(measure.collectives.iter().flat_map(at_sizes).collect())
 }
 
-/// Reads a profile; what is odd in it goes to standard error.
+/// Reads a profile, its bytes too; what is odd in it goes to standard error.
 ///
 /// # Errors
 /// Wrong use: a file that is no profile, with the place.
-fn read_profile(path: &Path) -> Result<Profile, Failure> {
+fn read_profile(path: &Path) -> Result<(Vec<u8>, Profile), Failure> {
     let name = path.display().to_string();
     let text =
         fs::read(path).map_err(|error| Failure::usage(anyhow::Error::from(error).context(format!("read {name}"))))?;
@@ -61,7 +62,7 @@ fn read_profile(path: &Path) -> Result<Profile, Failure> {
     for diagnostic in &diagnostics {
         writeln!(io::stderr(), "{diagnostic}")?;
     }
-    Ok(profile)
+    Ok((text, profile))
 }
 
 /// Where the workers find NCCL, if the user says so.
@@ -72,11 +73,28 @@ fn nccl_library(measure: &MeasureArgs, args: &NcclArgs) -> Result<Option<String>
     if measure.engine != Engine::Nccl && (args.nccl.is_some() || args.emulate_nodes) {
         return Err(Failure::usage_text("--nccl and --emulate-nodes are for --engine nccl"));
     }
-    let text = |path: &PathBuf| path.to_str().map(str::to_owned);
-    match &args.nccl {
+    library_text(args.nccl.as_deref())
+}
+
+/// A path of NCCL as messages carry it.
+fn library_text(path: Option<&Path>) -> Result<Option<String>, Failure> {
+    let text = |path: &Path| path.to_str().map(str::to_owned);
+    match path {
         None => Ok(None),
         Some(path) => text(path).map(Some).ok_or_else(|| Failure::usage_text("--nccl: the path is no UTF-8 text")),
     }
+}
+
+/// How the hosts are reached.
+fn launcher(args: &HostArgs, place: &Place) -> LauncherKind {
+    if place.local {
+        return LauncherKind::Local;
+    }
+    LauncherKind::Ssh(SshOptions {
+        ssh_config: args.ssh_config.clone(),
+        accept_new_host_keys: args.accept_new_host_keys,
+        ..SshOptions::new()
+    })
 }
 
 /// Where to measure and with what, as the command line says; warnings go to standard error.
@@ -88,15 +106,7 @@ fn cluster(hosts: &HostArgs, measure: &MeasureArgs, nccl: &NcclArgs) -> Result<C
     // One rank for each GPU, as jobs run; several share one only where nodes are emulated.
     let gpus = if measure.engine == Engine::Nccl && !nccl.emulate_nodes { hosts::gpus(Path::new("/dev")) } else { 0 };
     let place = hosts::resolve(hosts, if gpus > 0 { gpus } else { hosts::LOCAL_RANKS })?;
-    let launcher = if place.local {
-        LauncherKind::Local
-    } else {
-        LauncherKind::Ssh(SshOptions {
-            ssh_config: hosts.ssh_config.clone(),
-            accept_new_host_keys: hosts.accept_new_host_keys,
-            ..SshOptions::new()
-        })
-    };
+    let launcher = launcher(hosts, &place);
     Ok(ClusterRequest {
         fanout: usize::from(hosts.fanout),
         engine: measure.engine,

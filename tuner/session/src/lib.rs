@@ -9,6 +9,7 @@ pub mod connect;
 pub mod control;
 pub mod event;
 pub mod index;
+pub mod install;
 pub mod open;
 pub mod output;
 pub mod recheck;

@@ -81,7 +81,7 @@ pub fn with_cluster<T>(
 ) -> Result<T, ConnectError> {
     let fleet = FleetConfig {
         fanout: request.fanout,
-        agent_env: agent_environment(request),
+        agent_env: nccl_environment(request.nccl_library.as_deref()),
         ..FleetConfig::new(request.build_id.clone(), request.executable.clone(), request.launcher.clone())
     };
     let Watcher { recorder, interrupted, notes } = watcher;
@@ -109,10 +109,14 @@ fn preflight(request: &ClusterRequest, inventories: &[Inventory], max_bytes: u64
     connect::check_device_users(&request.hosts, &request.slots, inventories)
 }
 
-/// What every arm must see alike goes to the agents.
-fn agent_environment(request: &ClusterRequest) -> Vec<(String, String)> {
-    let library = request.nccl_library.as_ref();
-    library.map(|path| (NCCL_PATH_VARIABLE.to_owned(), path.clone())).into_iter().collect()
+/// The agents' environment for a given NCCL, which every arm must see alike.
+pub fn nccl_environment(library: Option<&str>) -> Vec<(String, String)> {
+    library.map(|path| (NCCL_PATH_VARIABLE.to_owned(), path.to_owned())).into_iter().collect()
+}
+
+/// A new random key for a run's data sockets.
+pub fn new_key() -> SessionKey {
+    SessionKey(rand::random())
 }
 
 fn cluster_config(request: &ClusterRequest, measuring: Measuring) -> ClusterConfig {
@@ -126,6 +130,6 @@ fn cluster_config(request: &ClusterRequest, measuring: Measuring) -> ClusterConf
         worker_command: request.worker_command.clone(),
         pace: measuring.pace,
         calls: request.calls,
-        key: SessionKey(rand::random()),
+        key: new_key(),
     }
 }

@@ -54,9 +54,13 @@ pub(super) fn overlaid(base: &Variables, overlay: &Environment) -> Result<Variab
 
 /// `base` with the variables of `profile.env` in `folder` set over it.
 pub(super) fn deployed(base: &Variables, folder: &Path) -> Result<Variables, EnvironmentError> {
-    let path = folder.join(ENV_FILE);
-    let text = fs::read_to_string(&path).map_err(|source| EnvironmentError::Read { path: path.clone(), source })?;
-    let set = env_file::parse(&text).map_err(|source| EnvironmentError::File { path: path.clone(), source })?;
+    from_file(base, &folder.join(ENV_FILE))
+}
+
+/// `base` with the variables of an environment file set over it.
+pub(super) fn from_file(base: &Variables, path: &Path) -> Result<Variables, EnvironmentError> {
+    let text = fs::read_to_string(path).map_err(|source| EnvironmentError::Read { path: path.into(), source })?;
+    let set = env_file::parse(&text).map_err(|source| EnvironmentError::File { path: path.into(), source })?;
     overlaid(base, &set)
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use gdrtune_wire::{
-    FromWorker, Inventory, ToAgent,
+    FromWorker, InstallOutcome, Inventory, ToAgent,
     codec::{CodecError, Decoder},
 };
 use serde::de::DeserializeOwned;
@@ -38,6 +38,8 @@ pub(super) enum Event {
     WorkerStream(Serial, StreamEnd),
     /// The inventory was read.
     Inventory(Box<Inventory>),
+    /// A request about an installation was carried out.
+    Installation(InstallOutcome),
 }
 
 /// How a stream ended.

@@ -19,6 +19,7 @@ use super::{
     bundles::Bundles,
     environment::{self, Variables},
     event::{Event, Serial},
+    installed,
     nccl_log::NcclLogs,
     process::ChildSpec,
     progress::Progress,
@@ -105,6 +106,9 @@ impl Launcher<'_> {
         if let Some(logs) = self.logs {
             logs.request(&mut environment, identity.rank);
         }
+        if let (Settings::Installed { .. }, Some(logs)) = (&start.settings, self.bundles.own_folder()) {
+            installed::add_log(&mut environment, logs, start.group, identity.rank);
+        }
         let command = match &prepared.wrapper {
             Some(wrapper) => wrapper.command(identity, local_rank, &prepared.command, &environment)?,
             None => prepared.command.clone(),
@@ -154,6 +158,7 @@ impl Launcher<'_> {
                 rules = environment::rules(folder).map_err(|error| error.to_string())?;
                 environment::deployed(self.environment, folder)
             }
+            Settings::Installed { folder } => installed::of_group(self.environment, folder),
         };
         let environment = environment.map_err(|error| error.to_string())?;
         Ok(Prepared { command, shared: ranks::Shared { environment, rules }, wrapper })

@@ -20,6 +20,8 @@ mod bundles;
 mod environment;
 mod event;
 mod group;
+mod install;
+mod installed;
 mod launch;
 mod lines;
 mod log;

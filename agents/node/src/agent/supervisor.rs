@@ -11,7 +11,8 @@ use std::{
 
 use gdrtune_profiles::vocab::Engine;
 use gdrtune_wire::{
-    EndCause, FromAgent, FromWorker, GroupId, Hello, Inventory, PROTOCOL, StartGroup, ToAgent, ToWorker,
+    EndCause, FromAgent, FromWorker, GroupId, Hello, InstallOutcome, Inventory, PROTOCOL, Settings, StartGroup,
+    ToAgent, ToWorker,
     codec::{self, CodecError},
 };
 use rustix::process::Pid;
@@ -22,7 +23,7 @@ use super::{
     environment::Variables,
     event::{Event, Heard, Serial, StreamEnd},
     group::Group,
-    launch,
+    install, launch,
     log::{Level, Log},
     nccl_log::{self, NcclLogs},
     outbox::{Outbox, OutboxError},
@@ -146,6 +147,7 @@ impl<'a> Supervisor<'a> {
             Event::Worker(serial, message) => self.handle_worker(now, serial, message),
             Event::WorkerStream(serial, end) => self.handle_stream_end(now, serial, &end),
             Event::Inventory(inventory) => self.send(&FromAgent::Inventory(inventory)),
+            Event::Installation(outcome) => self.send(&FromAgent::Installation(outcome)),
         }
     }
 
@@ -170,6 +172,14 @@ impl<'a> Supervisor<'a> {
                 }
             }
             ToAgent::Shutdown => self.begin_ending(now, 0, "shutdown"),
+            ToAgent::Install(installation) => {
+                let plugin = self.config.tuner_plugin.map(<[u8]>::to_vec);
+                self.work_on_installation(move || install::install(&installation, plugin.as_deref()));
+            }
+            ToAgent::Uninstall { folder, force } => {
+                self.work_on_installation(move || install::uninstall(&folder, force));
+            }
+            ToAgent::InspectInstallation { folder } => self.work_on_installation(move || install::inspect(&folder)),
         }
     }
 
@@ -274,6 +284,19 @@ impl<'a> Supervisor<'a> {
         }
     }
 
+    fn work_on_installation(&mut self, work: impl FnOnce() -> InstallOutcome + Send + 'static) {
+        let events = self.sender.clone();
+        // The folder may lie on a file server that does not answer.
+        let started = super::spawn_thread("installation", move || {
+            // Fails only when the agent has ended.
+            events.send(Event::Installation(work())).ok();
+        });
+        if let Err(error) = started {
+            let why = format!("start a thread for it: {error}");
+            self.send(&FromAgent::Installation(InstallOutcome::Failed(why)));
+        }
+    }
+
     fn start_group(&mut self, now: Instant, start: &StartGroup) {
         if self.groups.contains_key(&start.group) {
             return self.refuse(format!("start group {}: it runs already", start.group.0));
@@ -282,6 +305,9 @@ impl<'a> Supervisor<'a> {
             return self.refuse(format!("start group {}: no rank is given", start.group.0));
         }
         if let Err(why) = self.provide_plugin(start.engine) {
+            return self.refuse(format!("start group {}: {why}", start.group.0));
+        }
+        if let (Settings::Installed { .. }, Err(why)) = (&start.settings, self.bundles.provide_own_folder()) {
             return self.refuse(format!("start group {}: {why}", start.group.0));
         }
         let logs = self.make_logs(start);

@@ -2,8 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use gdrtune_profiles::vocab::{
-    Algorithm, Choice, Collective, DataType, Engine, Environment, Point, Protocol, ReduceOp,
+use gdrtune_profiles::{
+    install::{Manifest, ManifestFile},
+    vocab::{Algorithm, Choice, Collective, DataType, Engine, Environment, Point, Protocol, ReduceOp},
 };
 use gdrtune_wire::*;
 use proptest::{
@@ -70,6 +71,7 @@ fn settings() -> impl Strategy<Value = Settings> {
         Just(Settings::Site),
         environment().prop_map(Settings::Live),
         any::<u32>().prop_map(|bundle| Settings::Deployed { bundle }),
+        text().prop_map(|folder| Settings::Installed { folder }),
     ]
 }
 
@@ -146,8 +148,15 @@ fn engine_report() -> impl Strategy<Value = EngineReport> {
     let network = (vec(text(), 0..3), counts).prop_map(|(paths, (sends, gdr_sends, receives, gdr_receives))| {
         NetworkUse { paths, sends, gdr_sends, receives, gdr_receives }
     });
-    (texts, option::of(any::<u16>()), option::of(network)).prop_map(
-        |((version, library, device), channels, network)| EngineReport { version, library, device, channels, network },
+    (texts, option::of(any::<u16>()), option::of(network), vec(text(), 0..3)).prop_map(
+        |((version, library, device), channels, network, plugin_log)| EngineReport {
+            version,
+            library,
+            device,
+            channels,
+            network,
+            plugin_log,
+        },
     )
 }
 
@@ -244,6 +253,26 @@ pub(crate) fn from_worker() -> impl Strategy<Value = FromWorker> {
     ]
 }
 
+fn manifest() -> impl Strategy<Value = Manifest> {
+    let texts = (text(), text(), text(), vec(text(), 0..2));
+    let files = vec((text(), text()).prop_map(|(name, sha256)| ManifestFile { name, sha256 }), 0..3);
+    (any::<u32>(), texts, any::<u32>(), files).prop_map(|(format, (gdrtune, run, path, labels), rules, files)| {
+        Manifest { format, gdrtune, run, path, labels, rules, files }
+    })
+}
+
+fn install_outcome() -> impl Strategy<Value = InstallOutcome> {
+    prop_oneof![
+        vec(text(), 0..3).prop_map(|files| InstallOutcome::Installed { files }),
+        (vec(text(), 0..3), vec(text(), 0..3))
+            .prop_map(|(removed, kept)| InstallOutcome::Uninstalled { removed, kept }),
+        (manifest(), vec(text(), 0..3))
+            .prop_map(|(manifest, findings)| InstallOutcome::Inspected { manifest, findings }),
+        Just(InstallOutcome::NotInstalled),
+        text().prop_map(InstallOutcome::Failed),
+    ]
+}
+
 pub(crate) fn to_agent() -> impl Strategy<Value = ToAgent> {
     prop_oneof![
         hello().prop_map(ToAgent::Hello),
@@ -254,6 +283,13 @@ pub(crate) fn to_agent() -> impl Strategy<Value = ToAgent> {
         (group(), to_worker()).prop_map(|(group, message)| ToAgent::ToWorkers { group, message }),
         group().prop_map(ToAgent::Stop),
         Just(ToAgent::Shutdown),
+        (text(), vec((text(), bytes()), 0..4), any::<bool>(), manifest(), any::<bool>()).prop_map(
+            |(folder, files, with_plugin, manifest, force)| {
+                ToAgent::Install(Box::new(Installation { folder, files, with_plugin, manifest, force }))
+            }
+        ),
+        (text(), any::<bool>()).prop_map(|(folder, force)| ToAgent::Uninstall { folder, force }),
+        text().prop_map(|folder| ToAgent::InspectInstallation { folder }),
     ]
 }
 
@@ -275,5 +311,6 @@ pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
             cause
         }),
         text().prop_map(FromAgent::Log),
+        install_outcome().prop_map(FromAgent::Installation),
     ]
 }

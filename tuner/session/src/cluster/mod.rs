@@ -211,7 +211,11 @@ impl<'a> ClusterBench<'a> {
                 group.file_refused(why);
             }
             FromAgent::Log(line) => (self.notes)(ClusterNote::Log { node, warning: true, line }),
-            FromAgent::Worker { .. } | FromAgent::Hello(_) | FromAgent::Pong(_) | FromAgent::Inventory(_) => {}
+            FromAgent::Worker { .. }
+            | FromAgent::Hello(_)
+            | FromAgent::Pong(_)
+            | FromAgent::Inventory(_)
+            | FromAgent::Installation(_) => {}
         }
     }
 

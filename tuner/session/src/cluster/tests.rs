@@ -153,7 +153,7 @@ impl Link for FakeLink {
                 nodes.log.borrow_mut().push(text);
                 nodes.say(node, FromAgent::FilesStored { bundle });
             }
-            ToAgent::Hello(_) | ToAgent::Ping(_) | ToAgent::Inventory | ToAgent::Shutdown => {}
+            _ => {}
         }
     }
 

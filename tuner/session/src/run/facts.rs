@@ -99,7 +99,7 @@ pub(super) fn engine_facts(report: EngineReport) -> Option<EngineFacts> {
     if report == EngineReport::default() {
         return None;
     }
-    let EngineReport { version, library, device, channels, network } = report;
+    let EngineReport { version, library, device, channels, network, .. } = report;
     let network = network.unwrap_or_default();
     let (all, direct) = (network.sends + network.receives, network.gdr_sends + network.gdr_receives);
     let gdr = match direct {

@@ -13,6 +13,7 @@ mod loader;
 mod log;
 mod log_file;
 mod memory;
+mod plugin_log;
 mod registration;
 mod run;
 mod tuner_link;
@@ -26,6 +27,7 @@ pub use self::config::{
     GPU_VARIABLE, HOST_ID_VARIABLE, LIBRARY_VARIABLE, LOCAL_RANK_VARIABLE, LOG_REQUEST_VARIABLES, LOG_VARIABLE,
     NCCL_PLUGIN_VARIABLE, NcclConfig, PLUGIN_VARIABLE, RULES_VARIABLE,
 };
+pub use self::plugin_log::PLUGIN_LOG_VARIABLE;
 use self::{
     bootstrap::Bootstrap, communicator::Communicator, device::Device, loader::Nccl, log_file::LogFile, memory::Buffers,
     registration::Registrar, run::Run, tuner_link::TunerLink,
@@ -285,6 +287,7 @@ impl Engine for NcclEngine {
             device: Some(ready.device.name.clone()),
             channels: ready.facts().and_then(|facts| facts.channels),
             network: ready.facts().map(|facts| facts.network.clone()),
+            plugin_log: self.config.plugin_log.as_deref().map(plugin_log::read).unwrap_or_default(),
         }
     }
 
