@@ -195,6 +195,17 @@ pub(crate) enum StrategyArg {
     Exhaustive,
 }
 
+/// How collectives are called; NCCL's only.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct CallArgs {
+    /// Capture the calls into CUDA graphs, as jobs do that capture their steps: one graph for the timed calls of a sample
+    #[arg(long)]
+    pub(crate) graph: bool,
+    /// Take buffers from NCCL's allocator and register them, so that NCCL may use them without copies
+    #[arg(long)]
+    pub(crate) register_buffers: bool,
+}
+
 /// `gdrtune bench`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -210,6 +221,9 @@ pub(crate) struct BenchArgs {
     /// Let every rank pose as a node of its own, so that several can share one GPU; results are labelled emulated
     #[arg(long)]
     pub(crate) emulate_nodes: bool,
+    /// How collectives are called.
+    #[command(flatten)]
+    pub(crate) calls: CallArgs,
     /// What to run, such as ring/simple/2 (default: the engine's own choice)
     #[arg(long, value_name = "ALGORITHM/PROTOCOL[/CHANNELS]", value_parser = parse_choice)]
     pub(crate) choice: Option<gdrtune_profiles::vocab::Choice>,

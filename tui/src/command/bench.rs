@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 
 use gdrtune_fleet::FleetConfig;
-use gdrtune_profiles::vocab::{Collective, Environment, Point};
+use gdrtune_profiles::vocab::{Collective, Engine, Environment, Point};
 use gdrtune_session::{
-    cluster::{ClusterBench, ClusterConfig, link::FleetLink, pace::PaceConfig},
+    cluster::{CallMode, ClusterBench, ClusterConfig, link::FleetLink, pace::PaceConfig},
     connect, run,
 };
 use gdrtune_tuner::bench::{Bench, BenchError, Cancel, Item, Outcome, Script, Setup, Timing};
@@ -13,7 +13,7 @@ use gdrtune_tuner::bench::{Bench, BenchError, Cancel, Item, Outcome, Script, Set
 use super::tune::launcher;
 use crate::{
     BUILD_ID,
-    cli::BenchArgs,
+    cli::{BenchArgs, CallArgs},
     exit::{Exit, Failure},
     hosts,
 };
@@ -27,6 +27,7 @@ const SAMPLE_US: f64 = 30_000.0;
 pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let place = hosts::resolve(&args.hosts)?;
     let points = super::points(&args.measure)?;
+    let calls = call_mode(args)?;
     let environment = run::parse_settings(&args.environment).map_err(Failure::usage)?;
     for warning in &place.warnings {
         writeln!(io::stderr(), "gdrtune: warning: {warning}")?;
@@ -57,6 +58,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
             max_iterations: 2_000,
             min_lease_ms: (args.measure.trial_timeout * 1e3) as u64,
         },
+        calls,
         key: run::new_key(),
     };
     let link = FleetLink::new(&connected.fleet, &connected.events);
@@ -71,6 +73,18 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let failed = rows.iter().any(|row| row.timing.is_err());
     print(args, ranks, &rows)?;
     Ok(if failed { Exit::TrialsFailed } else { Exit::Done })
+}
+
+/// How the collectives are called, if the engine has more than one way.
+fn call_mode(args: &BenchArgs) -> Result<CallMode, Failure> {
+    let CallArgs { graph, register_buffers } = args.calls;
+    for (option, is_given) in [("--graph", graph), ("--register-buffers", register_buffers)] {
+        if is_given && args.measure.engine != Engine::Nccl {
+            let engine = args.measure.engine;
+            return Err(Failure::usage_text(format!("{option}: the {engine} engine has none: use --engine nccl")));
+        }
+    }
+    Ok(CallMode { graph, register_buffers })
 }
 
 /// Where the workers find NCCL, if the user says so. It must reach every arm alike, so it goes to the agents.
@@ -111,9 +125,10 @@ fn measure(
                     samples[sample.item].push(Timing { selected: Some(selected), ..timing });
                 }
             }
-            Outcome::Wrong(why) => failures[sample.item] = Some(format!("wrong result: {why}")),
-            Outcome::Hung(why) => failures[sample.item] = Some(format!("hung: {why}")),
-            Outcome::Crashed(why) | Outcome::Unsupported(why) => failures[sample.item] = Some(why),
+            // The first failure of a point says most: later ones may be no more than its consequence.
+            Outcome::Wrong(why) => drop(failures[sample.item].get_or_insert(format!("wrong result: {why}"))),
+            Outcome::Hung(why) => drop(failures[sample.item].get_or_insert(format!("hung: {why}"))),
+            Outcome::Crashed(why) | Outcome::Unsupported(why) => drop(failures[sample.item].get_or_insert(why)),
         };
         bench.run(&script, &Cancel::new(), &mut sink).map_err(|error| match error {
             BenchError::Setup { .. } => Failure::usage(error),
@@ -146,6 +161,8 @@ fn print(args: &BenchArgs, ranks: u32, rows: &[Row]) -> io::Result<()> {
             "engine": args.measure.engine,
             "ranks": ranks,
             "emulated": args.emulate_nodes,
+            "graph": args.calls.graph,
+            "register_buffers": args.calls.register_buffers,
             "data_type": args.measure.data_type,
             "repeats": args.repeats,
             "requested": args.choice,
@@ -154,9 +171,11 @@ fn print(args: &BenchArgs, ranks: u32, rows: &[Row]) -> io::Result<()> {
         return writeln!(out, "{document:#}");
     }
     let emulated = if args.emulate_nodes { " EMULATED nodes," } else { "" };
+    let graphs = if args.calls.graph { " CUDA graphs," } else { "" };
+    let registered = if args.calls.register_buffers { " registered buffers," } else { "" };
     writeln!(
         out,
-        "# engine {},{emulated} {ranks} ranks, {}, median of {} samples",
+        "# engine {},{emulated}{graphs}{registered} {ranks} ranks, {}, median of {} samples",
         args.measure.engine, args.measure.data_type, args.repeats
     )?;
     writeln!(
