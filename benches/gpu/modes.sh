@@ -8,8 +8,8 @@
 # Fails where any of it does not come out as said.
 #
 # What to expect. Between emulated nodes NCCL moves data by sockets through the host (80 us and more a call), so a graph
-# saves little: times of all four within the spread of repeats, more than that only at 1 KiB, and lower cpu_us with --graph,
-# as nothing is started in the timed part. NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=REG,ALLOC shows what became of a registration;
+# saves little: times of all four within the spread of repeats, more than that only at 1 KiB. The CPU time of a call is about
+# its time plus that of NCCL's own threads in both, as the worker waits by asking. NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=REG,ALLOC shows what became of a registration;
 # over sockets NCCL has no use for one. On NVLink or InfiniBand both are to be seen in the times. The line of 2G ends like
 # "out of memory: two buffers of 2G bytes have no room on NVIDIA H200 of rank 0 (CUDA_ERROR_OUT_OF_MEMORY, ... MiB free of
 # ... MiB)"; whether what is free is counted against the limit of MPS or the whole GPU is the driver's matter.
