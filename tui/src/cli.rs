@@ -183,6 +183,9 @@ pub(crate) struct NcclArgs {
     /// Let every rank pose as a node of its own, so that several can share one GPU; results are labelled emulated
     #[arg(long)]
     pub(crate) emulate_nodes: bool,
+    /// How collectives are called.
+    #[command(flatten)]
+    pub(crate) calls: CallArgs,
 }
 
 /// `gdrtune tune`.
@@ -242,6 +245,17 @@ pub(crate) enum StrategyArg {
     Random,
     /// Every environment.
     Exhaustive,
+}
+
+/// How collectives are called; NCCL's only.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct CallArgs {
+    /// Capture the calls into CUDA graphs, as jobs do that capture their steps: one graph for the timed calls of a sample
+    #[arg(long)]
+    pub(crate) graph: bool,
+    /// Take buffers from NCCL's allocator and register them, so that NCCL may use them without copies
+    #[arg(long)]
+    pub(crate) register_buffers: bool,
 }
 
 /// `gdrtune bench`.

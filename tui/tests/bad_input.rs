@@ -79,6 +79,8 @@ fn settings_of_the_search_are_checked() {
     expect(&[], &["tune", "--sizes", "6", "--headless"], 2, &["6 bytes are no whole number of float32 elements"]);
     expect(&[], &["tune", "--trials", "0", "--headless"], 2, &["--trials"]);
     expect(&[], &["bench", "--env", "A"], 2, &["NAME=VALUE"]);
+    expect(&[], &["bench", "--graph"], 2, &["--graph: the native engine has none: use --engine nccl"]);
+    expect(&[], &["bench", "--register-buffers"], 2, &["--register-buffers: the native engine has none"]);
 }
 
 #[test]

@@ -243,6 +243,7 @@ fn what_cannot_be_run_is_said_alike_by_all_ranks() {
         item(Collective::AllReduce, 2 << 20, None),
         Item { root: 2, ..item(Collective::Broadcast, 1024, None) },
         Item { in_place: true, ..item(Collective::SendRecv, 1024, None) },
+        Item { graph: true, ..item(Collective::SendRecv, 1024, None) },
         item(Collective::AllReduce, 1024, None),
     ];
     let outcomes = run_items(2, &items);
@@ -264,6 +265,7 @@ fn what_cannot_be_run_is_said_alike_by_all_ranks() {
             "2097152 bytes do not fit buffers of 1048576",
             "there is no root 2 among 2 ranks",
             "sendrecv has no in-place form",
+            "the native engine has no CUDA graphs",
             "timed",
         ]
     );

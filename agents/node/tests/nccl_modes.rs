@@ -236,8 +236,9 @@ fn the_rank_that_has_no_room_is_named_on_all() {
 
 const TREE_LL: Choice = Choice { algorithm: Algorithm::Tree, protocol: Protocol::Ll, channels: 4 };
 
-fn graphed(item: Item) -> Item {
-    Item { graph: true, ..item }
+fn graphed(mut item: Item) -> Item {
+    item.graph = true;
+    item
 }
 
 fn timed(outcome: &ItemOutcome) -> &Times {

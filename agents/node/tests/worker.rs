@@ -44,6 +44,14 @@ fn item(bytes: u64) -> Item {
     }
 }
 
+#[test]
+fn registered_buffers_are_refused_by_an_engine_that_has_none() {
+    let ToWorker::Init(init) = init(0, 1) else { panic!() };
+    let mut worker = Worker::start(&[], &[]);
+    worker.send(&ToWorker::Init(WorkerInit { register_buffers: true, ..init }));
+    assert_eq!(worker.failure(), "the native engine registers no buffers: NCCL does");
+}
+
 fn run(items: Vec<Item>) -> ToWorker {
     ToWorker::Run(Script { id: 9, items })
 }

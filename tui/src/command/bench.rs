@@ -73,9 +73,10 @@ fn measure(
                     samples[sample.item].push(Timing { selected: Some(selected), ..timing });
                 }
             }
-            Outcome::Wrong(why) => failures[sample.item] = Some(format!("wrong result: {why}")),
-            Outcome::Hung(why) => failures[sample.item] = Some(format!("hung: {why}")),
-            Outcome::Crashed(why) | Outcome::Unsupported(why) => failures[sample.item] = Some(why),
+            // The first failure of a point says most: later ones may be no more than its consequence.
+            Outcome::Wrong(why) => drop(failures[sample.item].get_or_insert(format!("wrong result: {why}"))),
+            Outcome::Hung(why) => drop(failures[sample.item].get_or_insert(format!("hung: {why}"))),
+            Outcome::Crashed(why) | Outcome::Unsupported(why) => drop(failures[sample.item].get_or_insert(why)),
         };
         bench.run(&script, &Cancel::new(), &mut sink).map_err(|error| match error {
             BenchError::Setup { .. } => Failure::usage(error),
@@ -108,6 +109,8 @@ fn print(args: &BenchArgs, ranks: u32, rows: &[Row]) -> io::Result<()> {
             "engine": args.measure.engine,
             "ranks": ranks,
             "emulated": args.nccl.emulate_nodes,
+            "graph": args.nccl.calls.graph,
+            "register_buffers": args.nccl.calls.register_buffers,
             "data_type": args.measure.data_type,
             "repeats": args.repeats,
             "requested": args.choice,
@@ -116,9 +119,11 @@ fn print(args: &BenchArgs, ranks: u32, rows: &[Row]) -> io::Result<()> {
         return writeln!(out, "{document:#}");
     }
     let emulated = if args.nccl.emulate_nodes { " EMULATED nodes," } else { "" };
+    let graphs = if args.nccl.calls.graph { " CUDA graphs," } else { "" };
+    let registered = if args.nccl.calls.register_buffers { " registered buffers," } else { "" };
     writeln!(
         out,
-        "# engine {},{emulated} {ranks} ranks, {}, median of {} samples",
+        "# engine {},{emulated}{graphs}{registered} {ranks} ranks, {}, median of {} samples",
         args.measure.engine, args.measure.data_type, args.repeats
     )?;
     writeln!(

@@ -70,8 +70,15 @@ fn read_profile(path: &Path) -> Result<(Vec<u8>, Profile), Failure> {
 /// # Errors
 /// Wrong use: options for NCCL with another engine, or a path that no message can carry.
 fn nccl_library(measure: &MeasureArgs, args: &NcclArgs) -> Result<Option<String>, Failure> {
-    if measure.engine != Engine::Nccl && (args.nccl.is_some() || args.emulate_nodes) {
-        return Err(Failure::usage_text("--nccl and --emulate-nodes are for --engine nccl"));
+    let options = [
+        ("--nccl", args.nccl.is_some()),
+        ("--emulate-nodes", args.emulate_nodes),
+        ("--graph", args.calls.graph),
+        ("--register-buffers", args.calls.register_buffers),
+    ];
+    if let Some((option, _)) = options.iter().find(|(_, given)| *given && measure.engine != Engine::Nccl) {
+        let engine = measure.engine;
+        return Err(Failure::usage_text(format!("{option}: the {engine} engine has none: use --engine nccl")));
     }
     library_text(args.nccl.as_deref())
 }
@@ -115,6 +122,7 @@ fn cluster(hosts: &HostArgs, measure: &MeasureArgs, nccl: &NcclArgs) -> Result<C
         shared: measure.trial.shared,
         worker_command: measure.trial.worker_command(),
         data_type: measure.data_type,
+        calls: CallMode { graph: nccl.calls.graph, register_buffers: nccl.calls.register_buffers },
         ..cluster_at(place, launcher)?
     })
 }

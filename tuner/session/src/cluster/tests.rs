@@ -42,6 +42,8 @@ struct FakeNodes {
     /// Ranks of each node in each living group.
     groups: Vec<(usize, StartGroup)>,
     log: Rc<RefCell<Vec<String>>>,
+    /// Of each script on each node: items in graphs, and all.
+    graphs: Vec<(usize, usize)>,
 }
 
 impl FakeNodes {
@@ -143,7 +145,11 @@ impl Link for FakeLink {
                             );
                         }
                     }
-                    ToWorker::Run(script) => nodes.run(node, &start.1, &script),
+                    ToWorker::Run(script) => {
+                        let graphs = script.items.iter().filter(|item| item.graph).count();
+                        nodes.graphs.push((graphs, script.items.len()));
+                        nodes.run(node, &start.1, &script);
+                    }
                     ToWorker::Init(_) | ToWorker::Quit => {}
                 }
             }
@@ -171,8 +177,12 @@ struct Lab {
 
 /// Two nodes with two ranks each.
 fn lab(fault: Fault) -> Lab {
+    lab_with(fault, CallMode::default())
+}
+
+fn lab_with(fault: Fault, calls: CallMode) -> Lab {
     let log = Rc::new(RefCell::new(Vec::new()));
-    let nodes = FakeNodes { fault, events: VecDeque::new(), groups: Vec::new(), log: log.clone() };
+    let nodes = FakeNodes { fault, events: VecDeque::new(), groups: Vec::new(), log: log.clone(), graphs: Vec::new() };
     let nodes = Rc::new(RefCell::new(nodes));
     let heard = Rc::new(RefCell::new(Vec::new()));
     let config = ClusterConfig {
@@ -184,7 +194,7 @@ fn lab(fault: Fault) -> Lab {
         data_type: DataType::F32,
         max_bytes: 4096,
         pace: PaceConfig { sample_us: 1_000.0, max_iterations: 10, min_lease_ms: 10 },
-        calls: CallMode::default(),
+        calls,
         key: SessionKey([7; 32]),
     };
     let hear = heard.clone();
@@ -218,6 +228,20 @@ fn samples_come_in_order_averaged_over_ranks_and_workers_are_kept() {
         assert!((timing.time_us - 101.5).abs() < 1e-9 && (timing.slowest_us - 103.0).abs() < 1e-9, "{timing:?}");
     }
     assert_eq!(lab.log.borrow().len(), 2, "one start on each node: {:?}", lab.log.borrow());
+}
+
+#[test]
+fn the_way_of_calling_reaches_every_node_in_every_arm() {
+    for (graph, register_buffers) in [(false, true), (true, false)] {
+        let mut lab = lab_with(Fault::None, CallMode { graph, register_buffers });
+        let items = vec![item(None, 2)];
+        let site = Script { setup: Setup::Site, fresh: false, items: items.clone() };
+        assert_eq!((run(&mut lab, &live(items)).1, run(&mut lab, &site).1), (Ok(()), Ok(())));
+        let nodes = lab.nodes.borrow();
+        assert_eq!(nodes.graphs, [(if graph { 2 } else { 0 }, 2); 4]);
+        assert_eq!(nodes.groups.len(), 4);
+        assert!(nodes.groups.iter().all(|(_, start)| start.register_buffers == register_buffers));
+    }
 }
 
 #[test]

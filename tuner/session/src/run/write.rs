@@ -17,6 +17,7 @@ use super::{
     summary::{PointVerdict, Summary},
     verify::{self, Verified},
 };
+use crate::cluster::CallMode;
 
 /// Every file of an output folder, in the order in which they are written.
 pub const OUTPUT_FILES: &[&str] = &[
@@ -156,12 +157,19 @@ fn skeleton(run: &Run<'_>, outcome: &SearchOutcome, emulated: bool) -> Profile {
             engine: run.config.cluster.engine,
             emulated,
             baseline: Baseline::Site,
-            workload: "default".to_owned(),
+            workload: workload(run.config.cluster.calls),
             trials: outcome.trials,
         },
         env: Vec::new(),
         rule: Vec::new(),
     }
+}
+
+/// The workload's name, with how its collectives are called.
+fn workload(calls: CallMode) -> String {
+    let graph = calls.graph.then_some(", CUDA graphs");
+    let registered = calls.register_buffers.then_some(", registered buffers");
+    ["default"].into_iter().chain(graph).chain(registered).collect()
 }
 
 fn summary(run: &Run<'_>, profile: &Profile, verified: &Verified) -> String {

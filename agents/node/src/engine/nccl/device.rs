@@ -116,12 +116,6 @@ impl Device {
         }
     }
 
-    /// Memory that is left on the device.
-    pub(super) fn memory_left(&self) -> Result<MemoryLeft, EngineError> {
-        let (free, total) = result::mem_get_info().map_err(failed("ask how much GPU memory is left"))?;
-        Ok(MemoryLeft { free: free as u64, total: total as u64 })
-    }
-
     /// Makes sure that there are this many events.
     pub(super) fn reserve_events(&mut self, count: usize) -> Result<(), EngineError> {
         while self.events.len() < count {
@@ -147,6 +141,12 @@ impl Device {
 impl MemoryLeft {
     /// Bits of a number in one flag: ranks compare flags as signed numbers.
     const FLAG_BITS: u32 = 31;
+
+    /// Of the device whose context is current.
+    pub(super) fn now() -> Result<Self, EngineError> {
+        let (free, total) = result::mem_get_info().map_err(failed("ask how much GPU memory is left"))?;
+        Ok(Self { free: free as u64, total: total as u64 })
+    }
 
     /// Whether no buffer of this size fits.
     pub(super) fn is_below(self, bytes: usize) -> bool {

@@ -121,7 +121,7 @@ pub(super) fn missing_in_driver(functions: &[&'static str]) -> Option<&'static s
     let driver = DRIVER_NAMES.iter().find_map(|name| unsafe { libloading::Library::new(*name) }.ok());
     functions.iter().copied().find(|function| {
         // SAFETY: the symbol is looked for, and neither read nor called.
-        !driver.as_ref().is_some_and(|driver| unsafe { driver.get::<*const ()>(*function) }.is_ok())
+        driver.as_ref().is_none_or(|driver| unsafe { driver.get::<*const ()>(*function) }.is_err())
     })
 }
 

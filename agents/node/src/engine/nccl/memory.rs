@@ -132,9 +132,7 @@ impl Ready {
         match registrar.allocate(&self.comm, bytes) {
             Ok(memory) => Ok(Some(memory)),
             // NCCL has no result of its own for it: one for all failures of CUDA, and CUDA's words in the text.
-            Err(error) if error.to_string().contains("out of memory") || self.device.memory_left()?.is_below(bytes) => {
-                Ok(None)
-            }
+            Err(error) if error.to_string().contains("out of memory") || MemoryLeft::now()?.is_below(bytes) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -186,7 +184,7 @@ impl Ready {
             return Ok(true);
         }
         let is_speaker = speaker == precedence;
-        let left = if is_speaker { self.device.memory_left()? } else { MemoryLeft::default() };
+        let left = if is_speaker { MemoryLeft::now()? } else { MemoryLeft::default() };
         // All let go before any tries again: ranks may share a GPU.
         self.release()?;
         let left = MemoryLeft::from_flags(self.meet(left.flags())?);
