@@ -56,6 +56,12 @@ impl Candidate {
         self.environment.is_empty() && self.rules.is_empty()
     }
 
+    /// Whether a call at this point can run differently: variables reach every call, rules those that they cover. Both arms
+    /// of an A/B are the same elsewhere, and what it says there is noise.
+    pub fn changes(&self, point: Point) -> bool {
+        !self.environment.is_empty() || self.rule_of(point).is_some()
+    }
+
     /// The rule of a point, if any.
     pub fn rule_of(&self, point: Point) -> Option<&CandidateRule> {
         self.rules.iter().find(|rule| rule.covers(point))
@@ -173,6 +179,15 @@ mod tests {
         let other = Point { collective: Collective::Broadcast, bytes: 2048 };
         let rules = merge(&[other, measured[0]], &[(measured[0], choice(1)), (other, choice(1))]);
         assert_eq!(summary(&rules), [(1024, Some(1024), 1), (2048, Some(2048), 1)]);
+    }
+
+    #[test]
+    fn rules_change_what_they_cover_and_variables_everything() {
+        let rules = merge(&[1024, 4096].map(point), &[(point(4096), choice(1))]);
+        let mut candidate = Candidate { environment: Environment::new(), rules };
+        assert_eq!([1024, 4096].map(|bytes| candidate.changes(point(bytes))), [false, true]);
+        candidate.environment = Environment::new().with("NCCL_BUFFSIZE", "1048576");
+        assert!(candidate.changes(point(1024)));
     }
 
     proptest! {

@@ -282,6 +282,9 @@ impl<'a> Evaluator<'a> {
         while self.explored[index].trials < least || self.spent() < share {
             let Some(items) = self.explored[index].race.next() else { break };
             self.run_items(index, items, 0)?;
+            if least <= self.explored[index].trials && self.is_futile(index, incumbent) {
+                break;
+            }
         }
         Ok(())
     }

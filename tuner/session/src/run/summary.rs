@@ -113,7 +113,8 @@ impl Summary<'_> {
         writeln!(
             out,
             "Interleaved, each arm in fresh processes that read the emitted files. The interval covers 90 %; P(faster) is the\n\
-             bootstrap probability, over processes, that the ratio of medians exceeds 1.\n"
+             bootstrap probability, over processes, that the ratio of medians exceeds 1. Points that are not here run as without \
+             the profile.\n"
         )?;
         writeln!(
             out,

@@ -42,6 +42,8 @@ pub(super) struct Verified {
     pub(super) left_out: Vec<String>,
     /// Why there is no verdict although there was a candidate.
     unverified: Option<String>,
+    /// Points of the workload, whether the candidate changes them or not.
+    workload: usize,
 }
 
 impl Verified {
@@ -63,7 +65,7 @@ impl Verified {
                     verdict.points.len()
                 ),
             },
-            Some(verdict) => format!("{}: {}", verdict.sentence, gains(verdict)),
+            Some(verdict) => format!("{}: {}", verdict.sentence, gains(verdict, self.workload)),
             None => "the defaults are best: the search found nothing that beats them".to_owned(),
         }
     }
@@ -76,14 +78,13 @@ fn noisy_points(verdict: &Verdict) -> usize {
 }
 
 /// What was gained where something ships: the points one by one, or the largest of many.
-fn gains(verdict: &Verdict) -> String {
+fn gains(verdict: &Verdict, total: usize) -> String {
     let mut faster: Vec<(f64, Point)> = verdict
         .points
         .iter()
         .filter(|p| p.decision == verdict::Decision::Ship)
         .filter_map(|p| Some((p.speedup?.median, p.point)))
         .collect();
-    let total = verdict.points.len();
     if faster.is_empty() {
         return format!("no single point of {total} is clearly faster, all together are");
     }
@@ -104,7 +105,13 @@ pub(super) fn verify(
 ) -> Result<Verified, RunError> {
     observer.note(Note::Phase(Phase::Verify));
     let thresholds = Thresholds { design: Design::Rounds, ..Thresholds::standard(run.config.seed) };
-    let mut verified = Verified { verdict: None, ablations: Vec::new(), left_out: Vec::new(), unverified: None };
+    let mut verified = Verified {
+        verdict: None,
+        ablations: Vec::new(),
+        left_out: Vec::new(),
+        unverified: None,
+        workload: outcome.defaults.len(),
+    };
     let mut candidate = plan::candidate(outcome, thresholds.gain);
     let mut may_fall_back = true;
     for attempt in 0..MAX_ATTEMPTS {
@@ -205,7 +212,7 @@ fn measure(
         observer.deployed.push((setup.clone(), candidate.environment));
         arms.push(setup);
     }
-    let points: Vec<Point> = outcome.defaults.keys().copied().collect();
+    let points: Vec<Point> = outcome.defaults.keys().copied().filter(|&point| candidate.changes(point)).collect();
     let now_s = bench.now_s();
     let left_s = run.config.budget_s.map_or(f64::INFINITY, |total| total - now_s);
     let plan = AbPlan {

@@ -15,6 +15,8 @@ const AHEAD: f64 = 2.5;
 /// Standard deviation between sets of processes with equal settings, in log units of the score: each environment runs in
 /// one set or two, so no number of samples shows it. NCCL on one H200, 4 ranks: 0.01 to 0.03 over nine sizes.
 const PROCESSES: f64 = 0.015;
+/// Standard errors that count in an environment's favour before it is given up as no better.
+const FUTILE: f64 = 1.0;
 /// Scores this close (relative) are a tie, which goes to fewer settings: the least gain that a verdict asks of a setting.
 const TIE: f64 = 0.02;
 
@@ -43,6 +45,15 @@ impl Evaluator<'_> {
             settings_a.cmp(&settings_b).then(score_a.total_cmp(&score_b))
         })
         .map(|(index, _)| index)
+    }
+
+    /// Whether more samples of an environment cannot make it one to change to: even with perfect choices it would not be
+    /// ahead by what a change asks.
+    pub(super) fn is_futile(&mut self, index: usize, incumbent: usize) -> bool {
+        self.rescore(index);
+        let explored = &self.explored[index];
+        let best_case = explored.score.ln() - explored.potential - FUTILE * explored.deviation;
+        self.explored[incumbent].score.ln() - TIE < best_case
     }
 
     /// The environment where more samples are expected to improve the final answer most.
