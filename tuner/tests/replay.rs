@@ -155,6 +155,7 @@ fn search(bench: &mut Replay, trials: u64, seed: u64) -> SearchOutcome {
         budget_s: 1e9,
         strategy: Strategy::Auto,
         seed,
+        least_gain: 0.02,
         race: RaceConfig::standard(seed),
     };
     let space = bench.space();

@@ -49,6 +49,7 @@ fn plan(trials: u64, seed: u64, strategy: Strategy) -> SearchPlan {
         budget_s: 1e6,
         strategy,
         seed,
+        least_gain: 0.02,
         race: RaceConfig::standard(seed),
     }
 }
@@ -112,6 +113,25 @@ fn every_strategy_finds_environment_and_choices() {
             assert_eq!(fallback(&outcome, 0.02).environment, Environment::new());
             assert!(outcome.trials <= 2_500 && outcome.trials == bench.samples);
         }
+    }
+}
+
+/// Settings do nothing; one choice is 10 % faster than the default everywhere, the others are slower.
+fn small_gain(_: &Environment, _: Point, chosen: Option<Choice>) -> Answer {
+    let is_best = chosen == Some(choice(Algorithm::Ring, Protocol::Simple, 1));
+    Answer::Time(100.0 * if is_best { 1.0 } else { 1.1 })
+}
+
+#[test]
+fn a_small_gain_is_proposed_at_nearly_every_point_whatever_the_seed() {
+    let points: Vec<Point> = (10..20).map(|exponent| allreduce(1 << exponent)).collect();
+    for seed in 0..10 {
+        let plan = SearchPlan { points: WeightedPoint::equal(points.clone()), ..plan(2_000, seed, Strategy::Auto) };
+        let mut bench = Fake::new(small_gain, 0.06, seed);
+        let outcome = search(&mut bench, &plan).unwrap();
+        assert_eq!(outcome.environment, Environment::new(), "{seed}");
+        let covered: usize = candidate(&outcome, 0.02).rules.iter().map(|rule| rule.sizes.len()).sum();
+        assert!(covered >= 9, "{seed}: {covered} of 10");
     }
 }
 

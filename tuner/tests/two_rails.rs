@@ -122,6 +122,7 @@ fn the_fast_rail_and_ring_are_found_within_a_minute_of_measuring() {
             budget_s: 45.0,
             strategy: Strategy::Auto,
             seed,
+            least_gain: 0.02,
             race: RaceConfig::standard(seed),
         };
         let mut bench = TwoRails::new(seed, 0.03);

@@ -327,12 +327,32 @@ impl<'a> Evaluator<'a> {
         self.explored[index].race.adopt(&self.quarantine);
         let slice = self.trials + self.plan.points.len().max(self.plan.race.batch) as u64;
         while self.trials < slice {
-            let Some(items) = self.explored[index].race.next() else {
+            let doubts: Vec<Item> = self.doubts(index).into_iter().map(|doubt| doubt.item).collect();
+            let asked = self.explored[index].race.next();
+            if doubts.is_empty() && asked.is_none() {
                 self.explored[index].settled = true;
                 return Ok(());
-            };
-            self.run_items(index, items, 0)?;
+            }
+            if let Some(items) = asked {
+                self.run_items(index, items, 0)?;
+            }
+            if !doubts.is_empty() {
+                self.confirm(index, doubts)?;
+            }
         }
+        Ok(())
+    }
+
+    /// Measures picks again that may be worth a rule.
+    fn confirm(&mut self, index: usize, items: Vec<Item>) -> Result<(), Broken> {
+        let before = self.trials;
+        let setup = Setup::Live(self.explored[index].environment.clone());
+        let results = self.run(setup, items);
+        self.explored[index].trials += self.trials - before;
+        for (item, outcome) in results? {
+            self.explored[index].race.learn(item.point, item.choice, &outcome);
+        }
+        self.told(index);
         Ok(())
     }
 

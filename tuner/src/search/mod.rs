@@ -105,6 +105,8 @@ pub struct SearchPlan {
     pub strategy: Strategy,
     /// Seed of every random decision.
     pub seed: u64,
+    /// Relative gain over the default below which a choice is not proposed.
+    pub least_gain: f64,
     /// How the races run.
     pub race: RaceConfig,
 }

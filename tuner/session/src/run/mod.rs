@@ -17,6 +17,7 @@ use gdrtune_tuner::{
     race::RaceConfig,
     search::{self, SearchError, SearchOutcome, SearchPlan, Strategy},
     space::{Space, SpaceError},
+    verdict::Thresholds,
 };
 use gdrtune_wire::Inventory;
 use tokio::runtime::Handle;
@@ -335,6 +336,7 @@ impl Run<'_> {
                 .map_or(f64::INFINITY, |total| ((1.0 - VERIFY_SHARE) * (total - bench.now_s())).max(1.0)),
             strategy: config.strategy,
             seed: config.seed,
+            least_gain: Thresholds::standard(config.seed).gain,
             race: RaceConfig::standard(config.seed),
         };
         Ok(search::run_search(bench, &space, &plan, observer, self.controls.cancel())?)

@@ -1,11 +1,12 @@
 //! Which environment is best, and how sure that is.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, f64::consts::SQRT_2};
 
 use gdrtune_profiles::vocab::Point;
 
 use super::{Evaluator, Explored};
 use crate::{
+    bench::Item,
     objective::Part,
     race::{Pick, expected_fall},
 };
@@ -17,8 +18,18 @@ const AHEAD: f64 = 2.5;
 const PROCESSES: f64 = 0.015;
 /// Standard errors that count in an environment's favour before it is given up as no better.
 const FUTILE: f64 = 1.0;
+/// Samples of a pick after which it stays in doubt.
+const MOST_CONFIRMING: u32 = 16;
 /// Scores this close (relative) are a tie, which goes to fewer settings: the least gain that a verdict asks of a setting.
 const TIE: f64 = 0.02;
+
+/// A pick that may or may not be worth a rule.
+pub(super) struct Doubt {
+    /// What to measure again.
+    pub(super) item: Item,
+    /// What is lost if it is one and is not proposed: its part of the score, in log units.
+    pub(super) value: f64,
+}
 
 impl Evaluator<'_> {
     pub(super) fn usable(&self) -> impl Iterator<Item = (usize, &Explored)> {
@@ -36,7 +47,7 @@ impl Evaluator<'_> {
     pub(super) fn incumbent(&self) -> Option<usize> {
         let best = &self.explored[self.leader()?];
         let tied = self.usable().filter(|(_, e)| {
-            let margin = AHEAD * e.deviation.hypot(best.deviation).hypot(PROCESSES * std::f64::consts::SQRT_2);
+            let margin = AHEAD * e.deviation.hypot(best.deviation).hypot(PROCESSES * SQRT_2);
             (e.score / best.score).ln() <= margin.max(TIE)
         });
         let order = |e: &Explored| (e.environment.0.len(), e.score);
@@ -56,23 +67,41 @@ impl Evaluator<'_> {
         self.explored[incumbent].score.ln() - TIE < best_case
     }
 
-    /// The environment where more samples are expected to improve the final answer most.
-    pub(super) fn contender(&self) -> Option<usize> {
+    /// The environment where more samples are expected to improve the final answer most: the one that would ship, by better
+    /// or surer choices, or one that may yet get as far ahead of it as a change asks.
+    pub(super) fn contender(&mut self) -> Option<usize> {
         // Before anything has a score, the first environment is all there is.
         let first = self.explored.first().filter(|first| first.failed.is_none() && !first.settled).map(|_| 0);
-        let Some(leader) = self.leader() else { return first };
-        let best = self.explored[leader].score.ln();
-        let others = self.usable().filter(|(index, _)| *index != leader).map(|(_, e)| e.score.ln());
-        let second = others.fold(f64::INFINITY, f64::min);
+        let Some(incumbent) = self.incumbent() else { return first };
+        let in_doubt = self.doubts(incumbent).iter().map(|doubt| doubt.value).sum::<f64>();
+        let bar = self.explored[incumbent].score.ln() - TIE.max(AHEAD * PROCESSES * SQRT_2);
         let gain = |index: usize, e: &Explored| {
-            if index == leader {
-                return e.potential + expected_fall(second - best, e.deviation);
+            if index == incumbent {
+                return e.potential + in_doubt;
             }
-            let gap = e.score.ln() - best - e.potential;
-            expected_fall(gap, e.deviation)
+            expected_fall(e.score.ln() - e.potential - bar, e.deviation)
         };
         let open = self.usable().filter(|(_, e)| !e.settled).map(|(index, e)| (gain(index, e), index));
         open.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1))).map(|(_, index)| index)
+    }
+
+    /// Picks that look faster than the default and are not sure enough to be proposed: more samples of them decide whether
+    /// there is a rule.
+    pub(super) fn doubts(&mut self, index: usize) -> Vec<Doubt> {
+        let picks = self.explored[index].race.picks();
+        let total: f64 = self.plan.points.iter().map(|weighted| weighted.weight).sum();
+        let mut doubts = Vec::new();
+        for weighted in &self.plan.points {
+            let Some(pick) = picks.iter().find(|pick| pick.point == weighted.point) else { continue };
+            let (Some(choice), Some(default)) = (pick.choice, self.default_time(pick.point)) else { continue };
+            let gain = (default.median_us / pick.expected_us).ln();
+            let needed = self.plan.least_gain.ln_1p();
+            if needed <= gain && gain - pick.deviation < needed && pick.samples < MOST_CONFIRMING {
+                let item = Item { point: pick.point, choice: Some(choice), repeats: 1 };
+                doubts.push(Doubt { item, value: gain * weighted.weight / total });
+            }
+        }
+        doubts
     }
 
     pub(super) fn rescore(&mut self, index: usize) {

@@ -19,10 +19,15 @@ impl Evaluator<'_> {
         let setup = Setup::Live(self.explored[index].environment.clone());
         let result = self.run_told(setup, items, Some((index, offset)));
         self.explored[index].trials += self.trials - before;
+        self.told(index);
+        result
+    }
+
+    /// Passes on what a race was just told.
+    pub(super) fn told(&mut self, index: usize) {
         self.quarantine.adopt(self.explored[index].race.quarantine());
         self.note_drops(index);
         self.note_best(index);
-        result
     }
 
     pub(super) fn run(&mut self, setup: Setup, items: Vec<Item>) -> Result<Vec<(Item, Outcome)>, Broken> {
