@@ -375,7 +375,7 @@ pub struct EngineReport {
     pub channels: Option<u16>,
     /// Connections to other nodes.
     pub network: Option<NetworkUse>,
-    /// Lines of the library's own log about tuner plugins; only for [`Settings::Installed`].
+    /// What the library's own log says of tuner plugins, a message each; where it logs for us.
     pub plugin_log: Vec<String>,
 }
 
