@@ -373,10 +373,11 @@ pub(crate) struct InstallArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CheckJobArgs {
     /// With --check: NCCL's library on the hosts (default: searched for as a job's loader would)
-    #[arg(long, value_name = "PATH", requires = "check")]
+    // A conflict too, as clap does not ask for a required option that conflicts with what is given.
+    #[arg(long, value_name = "PATH", requires = "check", conflicts_with_all = ["profile", "uninstall"])]
     pub(crate) nccl: Option<PathBuf>,
     /// With --check: let every rank pose as a node of its own, so that several can share one GPU
-    #[arg(long, requires = "check")]
+    #[arg(long, requires = "check", conflicts_with_all = ["profile", "uninstall"])]
     pub(crate) emulate_nodes: bool,
 }
 
@@ -431,7 +432,9 @@ mod tests {
             (&["install", "p.toml", "--to", "/d", "--check"], "cannot be used with"),
             (&["install", "--uninstall", "--check", "--to", "/d"], "cannot be used with"),
             (&["install", "--check", "--to", "/d", "--path-in-image", "/x"], "cannot be used with"),
-            (&["install", "p.toml", "--to", "/d", "--nccl", "/x"], "--check"),
+            (&["install", "p.toml", "--to", "/d", "--nccl", "/x"], "cannot be used with"),
+            (&["install", "--uninstall", "--to", "/d", "--emulate-nodes"], "cannot be used with"),
+            (&["install", "--to", "/d", "--nccl", "/x"], "--check"),
         ];
         for (args, expected) in cases {
             let argv = std::iter::once("gdrtune").chain(args.iter().copied());
