@@ -230,9 +230,10 @@ impl Ready {
         if version < loader::Version::FIRST_WITH_PLUGIN {
             why += " (2.21 is the first that can load it)";
         }
+        // What NCCL was told is no news here. The very last may say less than the one before it: that NCCL goes on by itself.
         let all = self.log.as_ref().map_or(&[][..], |log| &log.facts.tuner);
-        // The very last may say less than the one before it: that NCCL goes on by itself.
-        let said = all[all.len().saturating_sub(2)..].join("; ");
+        let news: Vec<&str> = all.iter().map(String::as_str).filter(|text| !text.contains("set by env")).collect();
+        let said = news[news.len().saturating_sub(2)..].join("; ");
         if said.is_empty() { why } else { format!("{why}; its log says: {said}") }
     }
 
