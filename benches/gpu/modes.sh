@@ -9,38 +9,26 @@
 #
 # What to expect. Between emulated nodes NCCL moves data by sockets through the host (80 us and more a call), so a graph
 # saves little: times of all four within the spread of repeats, more than that only at 1 KiB. The CPU time of a call is about
-# its time plus that of NCCL's own threads in both, as the worker waits by asking. NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=REG,ALLOC shows what became of a registration;
-# over sockets NCCL has no use for one. On NVLink or InfiniBand both are to be seen in the times. The line of 2G ends like
-# "out of memory: two buffers of 2G bytes have no room on NVIDIA H200 of rank 0 (CUDA_ERROR_OUT_OF_MEMORY, ... MiB free of
-# ... MiB)"; whether what is free is counted against the limit of MPS or the whole GPU is the driver's matter.
+# its time plus that of NCCL's own threads in both, as the worker waits by asking. NCCL_DEBUG=INFO
+# NCCL_DEBUG_SUBSYS=REG,ALLOC shows what became of a registration; over sockets NCCL has no use for one. On NVLink or
+# InfiniBand both are to be seen in the times. The line of 2G ends like "out of memory: two buffers of 2G bytes have no room
+# on NVIDIA H200 of rank 0 (CUDA_ERROR_OUT_OF_MEMORY, ... MiB free of ... MiB)"; whether what is free is counted against the
+# limit of MPS or the whole GPU is the driver's matter.
 #
 # MIN, MAX (1K, 4M), RANKS (2), REPEATS (3); GDRTUNE_NCCL_LIB is the path of NCCL, which is searched for without it.
 set -euo pipefail
-[ $# -ge 1 ] || { sed -n '2,20s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 BINARY=$(readlink -f "$1")
 MIN=${MIN:-1K} MAX=${MAX:-4M} RANKS=${RANKS:-2} REPEATS=${REPEATS:-3}
-command -v nvidia-cuda-mps-control >/dev/null ||
-  { echo "modes.sh: nvidia-cuda-mps-control is missing (it comes with the driver)" >&2; exit 2; }
+# shellcheck source-path=SCRIPTDIR source=mps.sh
+. "$(dirname "$(readlink -f "$0")")/mps.sh"
 
-work=$(mktemp -d)
-export CUDA_MPS_PIPE_DIRECTORY=$work/pipe CUDA_MPS_LOG_DIRECTORY=$work/log GDRTUNE_STATE_DIR=$work/state
-mkdir "$work/pipe" "$work/log" "$work/state"
-# shellcheck disable=SC2317 # called by the traps
-stop() {
-  local rc=$?
-  trap - EXIT
-  echo quit | timeout 20 nvidia-cuda-mps-control >/dev/null 2>&1 || true
-  [ "$rc" = 0 ] || tail -n 20 "$work"/log/*.log >&2 2>/dev/null || true
-  rm -rf "$work"
-  exit "$rc"
-}
-trap stop EXIT
-trap 'exit 143' TERM INT HUP
-nvidia-cuda-mps-control -d >/dev/null || { echo "modes.sh: the MPS daemon did not start" >&2; exit 1; }
-
+lab_open modes.sh
+export GDRTUNE_STATE_DIR=$work/state
+mkdir "$work/state"
 failed=0
 bench() {
-  timeout 300 "$BINARY" bench --engine nccl --emulate-nodes --ranks-per-node "$RANKS" --factor 8 --repeats "$REPEATS" "$@"
+  lab_run 300 "$BINARY" bench --engine nccl --emulate-nodes --ranks-per-node "$RANKS" --factor 8 --repeats "$REPEATS" "$@"
 }
 complain() {
   echo "modes.sh: failed: $*" >&2

@@ -1,11 +1,14 @@
 //! The command line. Only definitions and their direct checks: what a command does is in `command/`.
 
+mod parse;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gdrtune_profiles::vocab::{Collective, DataType, Engine};
 use gdrtune_wire::WorkerCommand;
 
+use self::parse::{parse_choice, parse_duration_s, parse_engine, parse_named, parse_worker_command};
 use crate::ui::ThemeName;
 
 /// Exit codes, shown at the end of `--help`.
@@ -370,10 +373,11 @@ pub(crate) struct InstallArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CheckJobArgs {
     /// With --check: NCCL's library on the hosts (default: searched for as a job's loader would)
-    #[arg(long, value_name = "PATH", requires = "check")]
+    // A conflict too, as clap does not ask for a required option that conflicts with what is given.
+    #[arg(long, value_name = "PATH", requires = "check", conflicts_with_all = ["profile", "uninstall"])]
     pub(crate) nccl: Option<PathBuf>,
     /// With --check: let every rank pose as a node of its own, so that several can share one GPU
-    #[arg(long, requires = "check")]
+    #[arg(long, requires = "check", conflicts_with_all = ["profile", "uninstall"])]
     pub(crate) emulate_nodes: bool,
 }
 
@@ -398,62 +402,6 @@ pub(crate) struct WorkerArgs {
     pub(crate) ab: Option<PathBuf>,
 }
 
-fn parse_named<T: std::str::FromStr>(text: &str) -> Result<T, String>
-where
-    T::Err: std::fmt::Display,
-{
-    text.trim().parse().map_err(|error: T::Err| error.to_string())
-}
-
-fn parse_worker_command(text: &str) -> Result<WorkerCommand, String> {
-    WorkerCommand::parse(text).map_err(|error| error.to_string())
-}
-
-/// The engines that can measure today.
-fn parse_engine(text: &str) -> Result<Engine, String> {
-    match parse_named(text)? {
-        engine @ (Engine::Native | Engine::Nccl) => Ok(engine),
-        other => Err(format!("this build does not measure with `{other}`: use native or nccl")),
-    }
-}
-
-/// Seconds of `90`, `90s`, `5m` or `1h`.
-fn parse_duration_s(text: &str) -> Result<f64, String> {
-    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
-    let factor = match unit {
-        "" | "s" => 1.0,
-        "ms" => 1e-3,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(format!("unknown unit `{unit}`: use s, m or h")),
-    };
-    match number.trim().parse::<f64>() {
-        Ok(value) if value > 0.0 && value * factor < 1e7 => Ok(value * factor),
-        _ => Err("expected a time above 0, such as 90s, 5m or 1h".to_owned()),
-    }
-}
-
-fn parse_choice(text: &str) -> Result<gdrtune_profiles::vocab::Choice, String> {
-    let mut parts = text.split('/');
-    let (Some(algorithm), Some(protocol)) = (parts.next(), parts.next()) else {
-        return Err("expected ALGORITHM/PROTOCOL or ALGORITHM/PROTOCOL/CHANNELS, such as ring/simple/2".to_owned());
-    };
-    let channels = match (parts.next(), parts.next()) {
-        (None, _) => 0,
-        (Some(count), None) => match count.parse() {
-            // 64 is NCCL's limit since 2.25 (src/include/device.h, MAXCHANNELS).
-            Ok(count @ 1..=64) => count,
-            _ => return Err(format!("`{count}` is no channel count: use 1 to 64")),
-        },
-        (Some(_), Some(_)) => return Err("too many parts".to_owned()),
-    };
-    Ok(gdrtune_profiles::vocab::Choice {
-        algorithm: parse_named(algorithm)?,
-        protocol: parse_named(protocol)?,
-        channels,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -463,16 +411,6 @@ mod tests {
     #[test]
     fn the_definitions_are_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn durations() {
-        for (text, seconds) in [("90", 90.0), ("90s", 90.0), ("5m", 300.0), ("1.5h", 5400.0), ("500ms", 0.5)] {
-            assert_eq!(parse_duration_s(text), Ok(seconds), "{text}");
-        }
-        for text in ["", "0s", "-5m", "5d", "m", "nan", "inf"] {
-            assert!(parse_duration_s(text).is_err(), "{text}");
-        }
     }
 
     #[test]
@@ -494,7 +432,9 @@ mod tests {
             (&["install", "p.toml", "--to", "/d", "--check"], "cannot be used with"),
             (&["install", "--uninstall", "--check", "--to", "/d"], "cannot be used with"),
             (&["install", "--check", "--to", "/d", "--path-in-image", "/x"], "cannot be used with"),
-            (&["install", "p.toml", "--to", "/d", "--nccl", "/x"], "--check"),
+            (&["install", "p.toml", "--to", "/d", "--nccl", "/x"], "cannot be used with"),
+            (&["install", "--uninstall", "--to", "/d", "--emulate-nodes"], "cannot be used with"),
+            (&["install", "--to", "/d", "--nccl", "/x"], "--check"),
         ];
         for (args, expected) in cases {
             let argv = std::iter::once("gdrtune").chain(args.iter().copied());

@@ -10,7 +10,9 @@
 
 pub mod codec;
 mod message;
+mod script;
 mod worker_command;
 
 pub use message::*;
+pub use script::*;
 pub use worker_command::{Places, WorkerCommand, WorkerCommandError};

@@ -81,16 +81,6 @@ impl Bundles {
         Ok(path)
     }
 
-    /// Makes sure that there is [`Bundles::own_folder`].
-    pub(super) fn provide_own_folder(&mut self) -> Result<(), BundleError> {
-        self.home().map(drop)
-    }
-
-    /// The private folder that goes away with the agent, once something is in it or it was asked for.
-    pub(super) fn own_folder(&self) -> Option<&Path> {
-        self.home.as_deref()
-    }
-
     /// Makes an empty folder beside the bundles. It goes away with the agent at the latest.
     pub(super) fn make_folder(&mut self, name: &str) -> Result<PathBuf, BundleError> {
         self.stored += 1;

@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use gdrtune_profiles::install;
 use gdrtune_wire::{EndCause, Settings, StartGroup, ToWorker, WorkerInit, codec};
 
 use super::{
@@ -19,7 +20,6 @@ use super::{
     bundles::Bundles,
     environment::{self, Variables},
     event::{Event, Serial},
-    installed,
     nccl_log::NcclLogs,
     process::ChildSpec,
     progress::Progress,
@@ -104,10 +104,7 @@ impl Launcher<'_> {
     ) -> Result<Worker, String> {
         let mut environment = ranks::of_rank(&prepared.shared, start, identity.rank, local_rank);
         if let Some(logs) = self.logs {
-            logs.request(&mut environment, identity.rank);
-        }
-        if let (Settings::Installed { .. }, Some(logs)) = (&start.settings, self.bundles.own_folder()) {
-            installed::add_log(&mut environment, logs, start.group, identity.rank);
+            logs.request(&mut environment, identity.rank)?;
         }
         let command = match &prepared.wrapper {
             Some(wrapper) => wrapper.command(identity, local_rank, &prepared.command, &environment)?,
@@ -158,7 +155,9 @@ impl Launcher<'_> {
                 rules = environment::rules(folder).map_err(|error| error.to_string())?;
                 environment::deployed(self.environment, folder)
             }
-            Settings::Installed { folder } => installed::of_group(self.environment, folder),
+            Settings::Installed { folder } => {
+                environment::from_file(self.environment, &Path::new(folder).join(install::ENV_FILE))
+            }
         };
         let environment = environment.map_err(|error| error.to_string())?;
         Ok(Prepared { command, shared: ranks::Shared { environment, rules }, wrapper })

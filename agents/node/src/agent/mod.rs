@@ -21,7 +21,6 @@ mod environment;
 mod event;
 mod group;
 mod install;
-mod installed;
 mod launch;
 mod lines;
 mod log;

@@ -11,8 +11,8 @@ use std::{
 
 use gdrtune_profiles::vocab::Engine;
 use gdrtune_wire::{
-    EndCause, FromAgent, FromWorker, GroupId, Hello, InstallOutcome, Inventory, PROTOCOL, Settings, StartGroup,
-    ToAgent, ToWorker,
+    EndCause, FromAgent, FromWorker, GroupId, Hello, InstallOutcome, Inventory, PROTOCOL, StartGroup, ToAgent,
+    ToWorker,
     codec::{self, CodecError},
 };
 use rustix::process::Pid;
@@ -25,7 +25,7 @@ use super::{
     group::Group,
     install, launch,
     log::{Level, Log},
-    nccl_log::{self, NcclLogs},
+    nccl_log::{self, NcclLogs, Need},
     outbox::{Outbox, OutboxError},
     process,
 };
@@ -257,16 +257,15 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// The folder for the logs of a group that is to have some. Without one, its workers know less of what ran.
-    fn make_logs(&mut self, start: &StartGroup) -> Option<NcclLogs> {
-        if !nccl_log::is_wanted(start) {
-            return None;
-        }
+    /// The folder for the logs of a group that is to have some. Without one, workers of a live group know less of what ran.
+    fn make_logs(&mut self, start: &StartGroup) -> Result<Option<NcclLogs>, BundleError> {
+        let Some(need) = nccl_log::need(start) else { return Ok(None) };
         match self.bundles.make_folder(&format!("logs-{}", start.group.0)) {
-            Ok(folder) => Some(NcclLogs::new(folder)),
+            Ok(folder) => Ok(Some(NcclLogs::new(folder, need))),
+            Err(error) if need == Need::Proof => Err(error),
             Err(error) => {
                 self.log.write(Level::Warning, &format!("NCCL does not log in group {}: {error}", start.group.0));
-                None
+                Ok(None)
             }
         }
     }
@@ -307,10 +306,10 @@ impl<'a> Supervisor<'a> {
         if let Err(why) = self.provide_plugin(start.engine) {
             return self.refuse(format!("start group {}: {why}", start.group.0));
         }
-        if let (Settings::Installed { .. }, Err(why)) = (&start.settings, self.bundles.provide_own_folder()) {
-            return self.refuse(format!("start group {}: {why}", start.group.0));
-        }
-        let logs = self.make_logs(start);
+        let logs = match self.make_logs(start) {
+            Ok(logs) => logs,
+            Err(why) => return self.refuse(format!("start group {}: {why}", start.group.0)),
+        };
         let mut starter = launch::Launcher {
             config: self.config,
             environment: &self.environment,

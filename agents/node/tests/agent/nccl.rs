@@ -1,7 +1,7 @@
 //! The agent with workers of the NCCL engine: what it has NCCL log, and for how long.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::{os::unix::fs::symlink, path::Path};
+use std::{fs, os::unix::fs::symlink, path::Path};
 
 use gdrtune_profiles::vocab::{Algorithm, Choice, Engine, Environment, Protocol};
 use gdrtune_wire::{
@@ -47,6 +47,23 @@ fn connect_nccl(agent: &mut Agent, group: u32, settings: Settings) -> Vec<Engine
         _ => None,
     };
     vec![agent.wait_for(report), agent.wait_for(report)]
+}
+
+#[test]
+fn an_installation_is_logged_even_where_its_jobs_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut agent = agent_with_nccl(folder.path());
+    let plugin = folder.path().join("libnccl-tuner-gdrtune.so").display().to_string();
+    let environment = format!("NCCL_TUNER_PLUGIN={plugin}\nNCCL_DEBUG=WARN\nNCCL_DEBUG_FILE=/nowhere/log\n");
+    fs::write(folder.path().join("gdrtune.env"), environment).unwrap();
+    let installed = Settings::Installed { folder: folder.path().to_str().unwrap().to_owned() };
+    for report in connect_nccl(&mut agent, 1, installed) {
+        let loaded = format!("Successfully loaded external tuner plugin {plugin}");
+        assert!(report.plugin_log.contains(&loaded), "{:?}", report.plugin_log);
+    }
+    assert_eq!(agent.temporary_files_named(".log"), ["rank-0.log", "rank-1.log"]);
+    agent.send(&ToAgent::Shutdown);
+    assert_eq!(agent.exit_code(), 0);
 }
 
 #[test]

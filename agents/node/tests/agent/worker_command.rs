@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use gdrtune_wire::{EndCause, FromAgent, FromWorker, GroupId, Settings, ToAgent};
+use gdrtune_profiles::vocab::{Engine, Environment};
+use gdrtune_wire::{EndCause, FromAgent, FromWorker, GroupId, Settings, StartGroup, ToAgent};
 
 use crate::{
     LOST,
@@ -65,6 +66,69 @@ fn workers_start_through_a_command() {
     assert!(said.starts_with("0/1 native shown= args=worker"), "{said}");
     agent.close_stdin();
     assert_eq!((agent.exit_code(), agent.temporary_files()), (LOST, 0));
+}
+
+#[test]
+fn the_env_file_has_all_that_the_agent_tells_a_rank_of_nccl() {
+    let folder = tempfile::tempdir().unwrap();
+    let (wrapper, given) = (folder.path().join("wrap"), folder.path().join("given"));
+    write_script(&wrapper, "#!/bin/sh\ncat \"$1\" >\"$RECORD\"\nshift\nexec \"$@\"\n");
+    let builder = Builder::new().env("RECORD", given.to_str().unwrap()).env("GDRTUNE_TUNER_PLUGIN", "/p.so");
+    let mut agent = builder.connect();
+    let files = vec![
+        ("profile.env".to_owned(), b"NCCL_DEPLOYED=1\n".to_vec()),
+        ("nccl-tuner.csv".to_owned(), b"allreduce,0,1,ring,ll,1\n".to_vec()),
+    ];
+    agent.send(&ToAgent::StoreFiles { bundle: 4, files });
+    assert_eq!(agent.next(), FromAgent::FilesStored { bundle: 4 });
+    let live = Settings::Live(Environment::new().with("NCCL_ALGO", "Tree"));
+    let log = "{dir}/logs-1.N/rank-0.log";
+    for (group, settings, expected) in [
+        (
+            1,
+            live,
+            vec![
+                "GDRTUNE_LOCAL_RANK=0".to_owned(),
+                format!("GDRTUNE_NCCL_LOG={log}"),
+                "GDRTUNE_TUNER_PLUGIN=/p.so".to_owned(),
+                "NCCL_ALGO=Tree".to_owned(),
+                "NCCL_DEBUG=INFO".to_owned(),
+                format!("NCCL_DEBUG_FILE={log}"),
+                "NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING".to_owned(),
+                "NCCL_TUNER_PLUGIN=/p.so".to_owned(),
+            ],
+        ),
+        (
+            2,
+            Settings::Deployed { bundle: 4 },
+            vec![
+                "GDRTUNE_LOCAL_RANK=0".to_owned(),
+                "GDRTUNE_RULES={dir}/4.N/nccl-tuner.csv".to_owned(),
+                "NCCL_DEPLOYED=1".to_owned(),
+                "NCCL_TUNER_PLUGIN=/p.so".to_owned(),
+            ],
+        ),
+    ] {
+        let plain = start(group, &[0], "");
+        let through = words(&[wrapper.to_str().unwrap(), "{env}", "{worker}"]);
+        agent.send(&ToAgent::Start(StartGroup { engine: Engine::Nccl, settings, worker_command: through, ..plain }));
+        introduction(&mut agent);
+        let text = fs::read_to_string(&given).unwrap();
+        assert_eq!(text.lines().map(in_own_folder).collect::<Vec<_>>(), expected);
+    }
+}
+
+/// The line with `{dir}` for the agent's folder, and `N` for the number that makes a folder in it new.
+fn in_own_folder(line: &str) -> String {
+    let shown = || {
+        let (name, path) = line.split_once('=')?;
+        let (_, below) = path.split_once("/gdrtune-agent-")?;
+        let (_, inside) = below.split_once('/')?;
+        let (folder, file) = inside.split_once('/')?;
+        let (folder, _) = folder.rsplit_once('.')?;
+        Some(format!("{name}={{dir}}/{folder}.N/{file}"))
+    };
+    shown().unwrap_or_else(|| line.to_owned())
 }
 
 #[test]

@@ -277,6 +277,17 @@ impl Group {
     }
 }
 
+/// A setup in words.
+pub(super) fn describe(setup: &Setup) -> String {
+    match setup {
+        Setup::Site => "the site's own environment".to_owned(),
+        Setup::Live(environment) => environment.to_string(),
+        Setup::Deployed(files) => {
+            format!("emitted files {}", files.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
 fn take_predictions(outcome: &mut ItemOutcome) -> Vec<Prediction> {
     match outcome {
         ItemOutcome::Timed(times) => std::mem::take(&mut times.predictions),

@@ -3,6 +3,8 @@
 //! Owns which groups of workers are alive and what is known of each point's pace. A hang, a crash or a wrong result is
 //! a sample; the rest of the script runs in new processes. Only a lost node or a setup that cannot start ends a script.
 
+mod config;
+mod credit;
 mod group;
 pub mod link;
 pub mod pace;
@@ -15,15 +17,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gdrtune_profiles::vocab::{Choice, DataType, Engine, Point, ReduceOp};
+use gdrtune_profiles::vocab::{Choice, Point, ReduceOp};
 use gdrtune_tuner::bench::{Bench, BenchError, BenchInfo, Cancel, Item, Outcome, Sample, Script, Setup};
-use gdrtune_wire::{EngineReport, FromAgent, FromWorker, Prediction, SessionKey, ToAgent, ToWorker};
+use gdrtune_wire::{EngineReport, FromAgent, FromWorker, Prediction, ToAgent, ToWorker};
 
-pub use self::probe::Probe;
+pub use self::{
+    config::{CallMode, ClusterConfig},
+    probe::Probe,
+};
 use self::{
-    group::{Group, Progress, WorkerFate},
+    credit::credit,
+    group::{Group, Progress, WorkerFate, describe},
     link::{Link, LinkEvent},
-    pace::{PaceBook, PaceConfig},
+    pace::PaceBook,
 };
 
 /// How long a group may take from its start to a working communicator.
@@ -37,47 +43,6 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// Groups kept alive at once: the default arm's and the search's.
 const MAX_GROUPS: usize = 2;
-
-/// Where ranks run and how they are measured.
-#[derive(Debug, Clone)]
-pub struct ClusterConfig {
-    /// What runs the collectives.
-    pub engine: Engine,
-    /// Names of the nodes, in rank order, for messages.
-    pub hosts: Vec<String>,
-    /// Whether every rank poses as a node of its own.
-    pub emulate_nodes: bool,
-    /// Words of the command that starts workers; empty starts them directly.
-    pub worker_command: Vec<String>,
-    /// Ranks on each node, in rank order.
-    pub slots: Vec<u32>,
-    /// Element type of all measurements.
-    pub data_type: DataType,
-    /// Largest buffer in bytes.
-    pub max_bytes: u64,
-    /// Length of samples.
-    pub pace: PaceConfig,
-    /// How the collectives are called.
-    pub calls: CallMode,
-    /// The run's key for data sockets.
-    pub key: SessionKey,
-}
-
-/// How collectives are called, beside what they are told to do: as the jobs call them that a result is for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CallMode {
-    /// Calls are captured into CUDA graphs ([`gdrtune_wire::Item::graph`]).
-    pub graph: bool,
-    /// Buffers are registered with the communicator ([`gdrtune_wire::StartGroup::register_buffers`]).
-    pub register_buffers: bool,
-}
-
-impl ClusterConfig {
-    /// Nodes as the engine sees them.
-    fn nodes(&self) -> u32 {
-        if self.emulate_nodes { self.slots.iter().sum() } else { self.slots.len() as u32 }
-    }
-}
 
 /// Something that happened to the workers, for whoever records the run.
 #[derive(Debug, Clone, PartialEq)]
@@ -489,34 +454,5 @@ impl Bench for ClusterBench<'_> {
             script_part.fresh = false;
         }
         Ok(())
-    }
-}
-
-/// A time counts for the choice that really ran: another one than the requested is a substitution.
-fn credit(outcome: Outcome, requested: Option<Choice>) -> Outcome {
-    match (&outcome, requested) {
-        (Outcome::Timed(timing), Some(requested)) => match timing.selected {
-            Some(selected) if !fulfils(selected, requested) => Outcome::Substituted { selected, timing: *timing },
-            _ => outcome,
-        },
-        _ => outcome,
-    }
-}
-
-/// Whether `selected` is what `requested` asks for; 0 channels ask for any count.
-fn fulfils(selected: Choice, requested: Choice) -> bool {
-    selected.algorithm == requested.algorithm
-        && selected.protocol == requested.protocol
-        && (requested.channels == 0 || requested.channels == selected.channels)
-}
-
-/// A setup in words.
-fn describe(setup: &Setup) -> String {
-    match setup {
-        Setup::Site => "the site's own environment".to_owned(),
-        Setup::Live(environment) => environment.to_string(),
-        Setup::Deployed(files) => {
-            format!("emitted files {}", files.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", "))
-        }
     }
 }

@@ -1,4 +1,7 @@
 //! Proves an installation: workers start as a job would, run one collective, and show what NCCL loaded on every rank.
+//!
+//! It keeps its own group of workers: [`crate::cluster`] makes one result of all ranks and gives up at the first that fails,
+//! and here every rank is judged by itself, and by its log.
 
 use std::time::{Duration, Instant};
 

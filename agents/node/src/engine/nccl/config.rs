@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use super::plugin_log::PLUGIN_LOG_VARIABLE;
 use crate::engine::EngineError;
 
 /// Path of the NCCL library; without it, the usual places are searched.
@@ -51,8 +50,6 @@ pub struct NcclConfig {
     pub host_id: Option<String>,
     /// NCCL's log of this rank, where there is one to be read.
     pub log: Option<PathBuf>,
-    /// NCCL's log, where what it says of plugins is reported.
-    pub plugin_log: Option<PathBuf>,
 }
 
 impl NcclConfig {
@@ -85,7 +82,6 @@ impl NcclConfig {
             has_rules: is_deployed && lookup(RULES_VARIABLE).is_some(),
             host_id: lookup(HOST_ID_VARIABLE),
             log: lookup(LOG_VARIABLE).map(PathBuf::from),
-            plugin_log: lookup(PLUGIN_LOG_VARIABLE).map(PathBuf::from),
         })
     }
 

@@ -13,11 +13,18 @@ use gdrtune_wire::NetworkUse;
 const INFORMATION: &[u8] = b"NCCL INFO ";
 const WARNING: &[u8] = b"NCCL WARN ";
 
-/// Messages of a kind that are kept: the last ones, as the very last may say less than the one before it.
-const KEPT: usize = 2;
+/// How many messages of a kind are kept, the last ones, and how many characters of each.
+#[derive(Clone, Copy)]
+struct Kept {
+    messages: usize,
+    characters: usize,
+}
 
-/// Characters of a kept message: NCCL cuts lines at 1024 bytes, and a person reads the start.
-const MOST_CHARACTERS: usize = 300;
+/// The very last warning may say less than the one before it, and a person reads the start.
+const WARNINGS: Kept = Kept { messages: 2, characters: 300 };
+
+/// More than any version says of plugins, in whole: paths are at the ends. NCCL cuts lines at 1024 bytes.
+const TUNER_MESSAGES: Kept = Kept { messages: 64, characters: 1024 };
 
 /// What one call ran. Only rank 0 logs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +70,7 @@ pub(super) struct Facts {
     pub(super) channels: Option<u16>,
     /// Connections over the network.
     pub(super) network: NetworkUse,
-    /// The last messages about tuner plugins.
+    /// The last messages about tuner plugins, warnings among them.
     pub(super) tuner: Vec<String>,
     /// The last warnings.
     pub(super) warnings: Vec<String>,
@@ -76,8 +83,13 @@ impl Facts {
             match fact(line) {
                 Some(Fact::Channels(count)) => self.channels = Some(count),
                 Some(Fact::Connection { path, is_send, is_gdr }) => self.connect(path, is_send, is_gdr),
-                Some(Fact::Tuner(message)) => keep(&mut self.tuner, message),
-                Some(Fact::Warning(message)) => keep(&mut self.warnings, message),
+                Some(Fact::Tuner(message)) => TUNER_MESSAGES.keep(&mut self.tuner, message),
+                Some(Fact::Warning(message)) => {
+                    WARNINGS.keep(&mut self.warnings, message);
+                    if is_about_tuners(message) {
+                        TUNER_MESSAGES.keep(&mut self.tuner, message);
+                    }
+                }
                 Some(Fact::Run(_)) | None => {}
             }
         }
@@ -106,13 +118,16 @@ pub(super) fn last_run(lines: &[u8], is_wanted: impl Fn(&Ran) -> bool) -> Option
     })
 }
 
-/// Keeps a message among the last ones, once.
-fn keep(messages: &mut Vec<String>, message: &str) {
-    let message: String = message.chars().filter(|character| !character.is_control()).take(MOST_CHARACTERS).collect();
-    messages.retain(|other| *other != message);
-    messages.push(message);
-    if KEPT < messages.len() {
-        messages.remove(0);
+impl Kept {
+    /// Keeps a message among the last ones, once.
+    fn keep(self, messages: &mut Vec<String>, message: &str) {
+        let is_text = |character: &char| !character.is_control();
+        let message: String = message.chars().filter(is_text).take(self.characters).collect();
+        messages.retain(|other| *other != message);
+        messages.push(message);
+        if self.messages < messages.len() {
+            messages.remove(0);
+        }
     }
 }
 
@@ -134,7 +149,7 @@ fn information(message: &str) -> Option<Fact<'_>> {
     if let Some((what, choice)) = message.split_once(" Bytes -> Algo ") {
         return run(what, choice).map(Fact::Run);
     }
-    if message.starts_with("TUNER/") || message.contains("tuner plugin") {
+    if is_about_tuners(message) {
         return Some(Fact::Tuner(message));
     }
     if let Some((count, _)) = message.split_once(" coll channels, ") {
@@ -146,6 +161,11 @@ fn information(message: &str) -> Option<Fact<'_>> {
     };
     let (path, is_gdr) = connection(way)?;
     Some(Fact::Connection { path, is_send, is_gdr })
+}
+
+/// NCCL says `TUNER/Plugin`, `tuner plugin` or `NCCL_TUNER_PLUGIN`; our plugin says `TUNER/gdrtune`.
+fn is_about_tuners(message: &str) -> bool {
+    message.starts_with("TUNER/") || message.contains("tuner plugin") || message.contains("NCCL_TUNER_PLUGIN")
 }
 
 /// `AllReduce: 65536`, `RING proto LL channel{Lo..Hi}={0..1}` of 2.24 and later; `65536` (2.23: with the function) and
@@ -302,6 +322,11 @@ mod tests {
                 "Successfully loaded external tuner plugin /p.so",
                 Some(Fact::Tuner("Successfully loaded external tuner plugin /p.so")),
             ),
+            (
+                "NCCL_TUNER_PLUGIN set by environment to /p.so",
+                Some(Fact::Tuner("NCCL_TUNER_PLUGIN set by environment to /p.so")),
+            ),
+            ("NCCL_IB_HCA set by environment to mlx5_0", None),
         ] {
             assert_eq!(read(&format!("{START}{message}")), expected, "{message}");
         }
@@ -349,8 +374,17 @@ mod tests {
                 gdr_receives: 1,
             }
         );
-        assert_eq!(facts.tuner, ["TUNER/Plugin: Could not find: x", "TUNER/Plugin: Using internal tuner plugin."]);
+        let said = ["NCCL_TUNER_PLUGIN set to x", "Could not find: x", "Using internal tuner plugin."];
+        assert_eq!(facts.tuner, said.map(|text| format!("TUNER/Plugin: {text}")));
         assert_eq!(facts.warnings, ["third", "second"]);
+        facts.take(b"h:1:1 [0] p.so:0 NCCL WARN TUNER/gdrtune: cannot use the rules\n");
+        let broken = "TUNER/gdrtune: cannot use the rules".to_owned();
+        assert_eq!((facts.tuner.last(), facts.warnings.last()), (Some(&broken), Some(&broken)));
+        let path = "\u{e9}".repeat(5000);
+        for number in 0..1000 {
+            facts.take(format!("{START}TUNER/{number}{path}\n").as_bytes());
+        }
+        assert!(facts.tuner.len() == 64 && facts.tuner.iter().all(|message| message.chars().count() == 1024));
     }
 
     #[test]

@@ -13,7 +13,6 @@ mod loader;
 mod log;
 mod log_file;
 mod memory;
-mod plugin_log;
 mod registration;
 mod run;
 mod tuner_link;
@@ -27,7 +26,6 @@ pub use self::config::{
     GPU_VARIABLE, HOST_ID_VARIABLE, LIBRARY_VARIABLE, LOCAL_RANK_VARIABLE, LOG_REQUEST_VARIABLES, LOG_VARIABLE,
     NCCL_PLUGIN_VARIABLE, NcclConfig, PLUGIN_VARIABLE, RULES_VARIABLE,
 };
-pub use self::plugin_log::PLUGIN_LOG_VARIABLE;
 use self::{
     bootstrap::Bootstrap, communicator::Communicator, device::Device, loader::Nccl, log_file::LogFile, memory::Buffers,
     registration::Registrar, run::Run, tuner_link::TunerLink,
@@ -232,7 +230,10 @@ impl Ready {
         if version < loader::Version::FIRST_WITH_PLUGIN {
             why += " (2.21 is the first that can load it)";
         }
-        let said = self.log.as_ref().map(|log| log.facts.tuner.join("; ")).unwrap_or_default();
+        // What NCCL was told is no news here. The very last may say less than the one before it: that NCCL goes on by itself.
+        let all = self.log.as_ref().map_or(&[][..], |log| &log.facts.tuner);
+        let news: Vec<&str> = all.iter().map(String::as_str).filter(|text| !text.contains("set by env")).collect();
+        let said = news[news.len().saturating_sub(2)..].join("; ");
         if said.is_empty() { why } else { format!("{why}; its log says: {said}") }
     }
 
@@ -287,7 +288,7 @@ impl Engine for NcclEngine {
             device: Some(ready.device.name.clone()),
             channels: ready.facts().and_then(|facts| facts.channels),
             network: ready.facts().map(|facts| facts.network.clone()),
-            plugin_log: self.config.plugin_log.as_deref().map(plugin_log::read).unwrap_or_default(),
+            plugin_log: ready.log.as_ref().map(|log| log.facts.tuner.clone()).unwrap_or_default(),
         }
     }
 

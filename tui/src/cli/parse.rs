@@ -1,0 +1,74 @@
+//! Values of options, from their text. The errors are shown behind the option's name.
+
+use gdrtune_profiles::vocab::{Choice, Engine};
+use gdrtune_wire::WorkerCommand;
+
+/// A value of a closed vocabulary.
+pub(super) fn parse_named<T: std::str::FromStr>(text: &str) -> Result<T, String>
+where
+    T::Err: std::fmt::Display,
+{
+    text.trim().parse().map_err(|error: T::Err| error.to_string())
+}
+
+/// The words of a worker command.
+pub(super) fn parse_worker_command(text: &str) -> Result<WorkerCommand, String> {
+    WorkerCommand::parse(text).map_err(|error| error.to_string())
+}
+
+/// The engines that can measure today.
+pub(super) fn parse_engine(text: &str) -> Result<Engine, String> {
+    match parse_named(text)? {
+        engine @ (Engine::Native | Engine::Nccl) => Ok(engine),
+        other => Err(format!("this build does not measure with `{other}`: use native or nccl")),
+    }
+}
+
+/// Seconds of `90`, `90s`, `5m` or `1h`.
+pub(super) fn parse_duration_s(text: &str) -> Result<f64, String> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
+    let factor = match unit {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("unknown unit `{unit}`: use s, m or h")),
+    };
+    match number.trim().parse::<f64>() {
+        Ok(value) if value > 0.0 && value * factor < 1e7 => Ok(value * factor),
+        _ => Err("expected a time above 0, such as 90s, 5m or 1h".to_owned()),
+    }
+}
+
+/// `ring/simple` or `ring/simple/2`.
+pub(super) fn parse_choice(text: &str) -> Result<Choice, String> {
+    let mut parts = text.split('/');
+    let (Some(algorithm), Some(protocol)) = (parts.next(), parts.next()) else {
+        return Err("expected ALGORITHM/PROTOCOL or ALGORITHM/PROTOCOL/CHANNELS, such as ring/simple/2".to_owned());
+    };
+    let channels = match (parts.next(), parts.next()) {
+        (None, _) => 0,
+        (Some(count), None) => match count.parse() {
+            // 64 is NCCL's limit since 2.25 (src/include/device.h, MAXCHANNELS).
+            Ok(count @ 1..=64) => count,
+            _ => return Err(format!("`{count}` is no channel count: use 1 to 64")),
+        },
+        (Some(_), Some(_)) => return Err("too many parts".to_owned()),
+    };
+    Ok(Choice { algorithm: parse_named(algorithm)?, protocol: parse_named(protocol)?, channels })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        for (text, seconds) in [("90", 90.0), ("90s", 90.0), ("5m", 300.0), ("1.5h", 5400.0), ("500ms", 0.5)] {
+            assert_eq!(parse_duration_s(text), Ok(seconds), "{text}");
+        }
+        for text in ["", "0s", "-5m", "5d", "m", "nan", "inf"] {
+            assert!(parse_duration_s(text).is_err(), "{text}");
+        }
+    }
+}
