@@ -283,6 +283,14 @@ fn sizes_at_which_the_gpu_fails_are_left_out() {
 }
 
 #[test]
+fn a_gpu_that_fails_at_every_size_ends_the_run_and_is_not_the_plugins_fault() {
+    let lab = Lab::new().with("STANDIN_CUDA_FAULT", "copy:4096");
+    let run = lab.tune(&["--sizes", "4K"]);
+    run.expect(1, &["could not show which choices it takes", "measure the default arm: allreduce 4K"]);
+    assert!(!run.log.contains("does not take choices"), "{}", run.log);
+}
+
+#[test]
 fn without_a_plugin_only_settings_are_searched_and_no_rule_ships() {
     let settings =
         ["--sizes", "4K", "--trials", "20", "--exclude", "NCCL_BUFFSIZE", "--exclude", "NCCL_NSOCKS_PERTHREAD"];
