@@ -5,14 +5,15 @@ mod common;
 
 use std::{
     fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Output},
 };
 
 use common::{
     cluster::{VirtualHosts, in_sandbox},
-    gdrtune, output, root, stderr,
+    gdrtune, output, root,
+    standins::library_path,
+    stderr,
 };
 use gdrtune_profiles::{
     grammar::{env_file, shell},
@@ -187,23 +188,10 @@ fn a_folder_that_cannot_be_written_holds_nothing_new() {
     });
 }
 
-/// A folder with the stand-ins for CUDA and NCCL under the names of what they stand for, as a library path.
-fn library_path(home: &Path) -> PathBuf {
-    let folder = home.join("lib");
-    fs::create_dir(&folder).unwrap();
-    let built = std::env::current_exe().unwrap();
-    for (kind, name) in [("cuda", "libcuda.so"), ("cuda", "libcuda.so.1"), ("nccl", "libnccl.so.2")] {
-        let library = built.with_file_name(format!("libgdrtune_standin_{kind}.so"));
-        assert!(library.is_file(), "{} was not built", library.display());
-        symlink(library, folder.join(name)).unwrap();
-    }
-    folder
-}
-
 #[test]
 fn every_rank_shows_by_nccls_log_that_it_uses_the_installation() {
     let home = home();
-    let libraries = library_path(home.path());
+    let libraries = library_path(home.path(), "lib", &["cuda", "nccl"]);
     let check = |variables: &[(&str, &str)], code, texts: &[&str]| {
         let mut command = gdrtune(home.path());
         command.env("LD_LIBRARY_PATH", &libraries).envs(variables.iter().copied());

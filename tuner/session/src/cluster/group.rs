@@ -1,6 +1,6 @@
 //! One group of workers: who has answered what, and how it ended. Plain state; it sends nothing.
 
-use std::{collections::VecDeque, fmt, time::Duration};
+use std::{cmp::Reverse, collections::VecDeque, fmt, time::Duration};
 
 use gdrtune_profiles::vocab::Choice;
 use gdrtune_tuner::bench::{Outcome, Setup, Timing};
@@ -250,9 +250,12 @@ impl Group {
         }
     }
 
-    /// Why the group is broken. One rank's end takes the others along, so the most telling cause counts, not the first.
-    pub(super) fn fate(&self) -> WorkerFate {
-        let mut fate = WorkerFate::Ended;
+    /// Why the group is broken, and how many items its cause had answered that others had not.
+    ///
+    /// One rank's end takes the others along, so the most telling cause counts, not the first. The others may be behind:
+    /// what they had not answered yet did not fail.
+    pub(super) fn fate(&self) -> (WorkerFate, usize) {
+        let (mut fate, mut lead) = (WorkerFate::Ended, 0);
         let mut weight = 0;
         for (rank, state) in (0u32..).zip(&self.ranks) {
             let (candidate, candidate_weight) = match (&state.ended, &state.failed) {
@@ -266,13 +269,13 @@ impl Group {
                 _ => continue,
             };
             if candidate_weight > weight {
-                (fate, weight) = (candidate, candidate_weight);
+                (fate, weight, lead) = (candidate, candidate_weight, state.outcomes.len());
             }
         }
         if weight < 5 && self.overrun {
-            WorkerFate::Hung("a measurement (no answer from the agents)".into())
+            (WorkerFate::Hung("a measurement (no answer from the agents)".into()), 0)
         } else {
-            fate
+            (fate, lead)
         }
     }
 }
@@ -297,14 +300,20 @@ fn take_predictions(outcome: &mut ItemOutcome) -> Vec<Prediction> {
 
 /// One item's outcomes on all ranks as one.
 fn combine(outcomes: &[ItemOutcome]) -> Outcome {
+    let wrong = (0..).zip(outcomes).filter_map(|(rank, outcome)| match outcome {
+        ItemOutcome::Wrong { elements, first } => Some((*elements, rank, first)),
+        ItemOutcome::Timed(_) | ItemOutcome::Unsupported(_) => None,
+    });
+    // Every rank tells; those that found nothing themselves say so with 0 elements.
+    if let Some((elements, rank, first)) = wrong.max_by_key(|&(elements, rank, _)| (elements, Reverse::<u32>(rank))) {
+        return Outcome::Wrong(format!("rank {rank}: {elements} wrong elements, the first: {first}"));
+    }
     let mut times: Vec<&Times> = Vec::with_capacity(outcomes.len());
-    for (rank, outcome) in outcomes.iter().enumerate() {
+    for outcome in outcomes {
         match outcome {
-            ItemOutcome::Wrong { elements, first } => {
-                return Outcome::Wrong(format!("rank {rank}: {elements} wrong elements, the first: {first}"));
-            }
             ItemOutcome::Unsupported(why) => return Outcome::Unsupported(why.clone()),
             ItemOutcome::Timed(t) => times.push(t),
+            ItemOutcome::Wrong { .. } => {}
         }
     }
     let mean = |field: fn(&Times) -> f64| times.iter().map(|t| field(t)).sum::<f64>() / times.len().max(1) as f64;

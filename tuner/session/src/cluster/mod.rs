@@ -9,6 +9,7 @@ mod group;
 pub mod link;
 pub mod pace;
 mod probe;
+mod rest;
 #[cfg(test)]
 mod tests;
 
@@ -30,6 +31,7 @@ use self::{
     group::{Group, Progress, WorkerFate, describe},
     link::{Link, LinkEvent},
     pace::PaceBook,
+    rest::{Ran, Rest},
 };
 
 /// How long a group may take from its start to a working communicator.
@@ -299,7 +301,7 @@ impl<'a> ClusterBench<'a> {
                 (None, true) => {
                     self.end_group(group);
                     self.check_lost()?;
-                    group.fate().to_string()
+                    group.fate().0.to_string()
                 }
                 (None, false) if Instant::now() > deadline + AGENT_GRACE => "no answer in time".to_owned(),
                 (None, false) => continue,
@@ -358,15 +360,16 @@ impl<'a> ClusterBench<'a> {
         (wire, origin)
     }
 
-    /// Runs items until they are done or the group is broken; returns how many items are finished with.
+    /// Runs what is left of a script until it is done or the group is broken, and takes off what is finished with.
     fn run_items(
         &mut self,
         group: &mut Group,
-        items: &[Item],
+        rest: &mut Rest,
         cancel: &Cancel,
         sink: &mut dyn FnMut(usize, Outcome),
-    ) -> Result<usize, BenchError> {
-        let (wire, origin) = self.wire_items(group, items);
+    ) -> Result<(), BenchError> {
+        let (items, places) = (rest.items(), rest.places());
+        let (wire, origin) = self.wire_items(group, &items);
         let id = self.next_script;
         self.next_script += 1;
         group.begin_script(id, wire.len());
@@ -384,7 +387,7 @@ impl<'a> ClusterBench<'a> {
                 if let Outcome::Timed(timing) = &outcome {
                     bench.book.learn(items[index].point, items[index].choice, timing.time_us);
                 }
-                sink(index, outcome);
+                sink(places[index], outcome);
                 done += 1;
             }
             done
@@ -397,7 +400,10 @@ impl<'a> ClusterBench<'a> {
                 (at, silent_since) = (now_at, Instant::now());
             }
             match group.progress() {
-                Progress::Done => return Ok(items.len()),
+                Progress::Done => {
+                    rest.take_off(Ran::All, &origin);
+                    return Ok(());
+                }
                 Progress::Broken => break,
                 Progress::Going => {}
             }
@@ -410,14 +416,18 @@ impl<'a> ClusterBench<'a> {
         self.end_group(group);
         self.check_lost()?;
         // Answers of other nodes may have been on their way when the first worker ended.
-        let done = drain(self, group);
-        let broken = origin.get(done).copied().unwrap_or(items.len() - 1);
-        let outcome = match group.fate() {
+        let sampled = drain(self, group);
+        let (fate, lead) = group.fate();
+        let at = (sampled + lead).min(origin.len().saturating_sub(1));
+        let outcome = match fate {
             WorkerFate::Hung(why) => Outcome::Hung(why),
             fate => Outcome::Crashed(fate.to_string()),
         };
-        sink(broken, outcome);
-        Ok(broken + 1)
+        if let Some(&index) = origin.get(at) {
+            sink(places[index], outcome);
+        }
+        rest.take_off(Ran::Broken { sampled, at }, &origin);
+        Ok(())
     }
 }
 
@@ -432,24 +442,18 @@ impl Bench for ClusterBench<'_> {
 
     fn run(&mut self, script: &Script, cancel: &Cancel, sink: &mut dyn FnMut(Sample)) -> Result<(), BenchError> {
         let mut script_part = script.clone();
-        let mut offset = 0;
-        while offset < script.items.len() {
+        let mut rest = Rest::of(&script.items);
+        while !rest.is_empty() {
             let mut group = self.take_group(&script_part, cancel)?;
             let process = group.process();
-            let mut forward = |index: usize, outcome| sink(Sample { item: offset + index, process, outcome });
-            let result = self.run_items(&mut group, &script.items[offset..], cancel, &mut forward);
-            match result {
-                Ok(finished) => {
-                    offset += finished;
-                    // The rest of a script whose workers died runs in new processes of the same setup.
-                    if group.is_alive() {
-                        self.groups.push_back(group);
-                    }
-                }
-                Err(error) => {
-                    self.end_group(&mut group);
-                    return Err(error);
-                }
+            let mut forward = |item: usize, outcome| sink(Sample { item, process, outcome });
+            if let Err(error) = self.run_items(&mut group, &mut rest, cancel, &mut forward) {
+                self.end_group(&mut group);
+                return Err(error);
+            }
+            // The rest of a script whose workers died runs in new processes of the same setup.
+            if group.is_alive() {
+                self.groups.push_back(group);
             }
             script_part.fresh = false;
         }

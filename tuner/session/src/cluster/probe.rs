@@ -18,6 +18,8 @@ pub struct Probe {
     pub report: EngineReport,
     /// The library's predictions; nothing where it does not tell.
     pub predictions: BTreeMap<Point, Vec<Prediction>>,
+    /// Points that were measured.
+    pub measured: usize,
     /// Points that failed, and how.
     pub failures: Vec<(Point, String)>,
 }
@@ -43,17 +45,18 @@ impl ClusterBench<'_> {
         let items: Vec<Item> =
             extremes(points).into_iter().map(|point| Item { point, choice: None, repeats: 1 }).collect();
         let script = Script { setup: Setup::Live(environment), fresh: false, items };
-        let mut failures = Vec::new();
+        let (mut measured, mut failures) = (0, Vec::new());
         self.run(&script, cancel, &mut |sample| {
             let point = script.items[sample.item].point;
             match sample.outcome {
-                Outcome::Timed(_) | Outcome::Substituted { .. } => {}
+                Outcome::Timed(_) | Outcome::Substituted { .. } => measured += 1,
                 Outcome::Wrong(why) => failures.push((point, format!("wrong result: {why}"))),
                 Outcome::Hung(why) => failures.push((point, format!("hung: {why}"))),
                 Outcome::Crashed(why) | Outcome::Unsupported(why) => failures.push((point, why)),
             }
         })?;
-        Ok(Probe { report: self.last_report.clone(), predictions: self.predictions.clone(), failures })
+        let (report, predictions) = (self.last_report.clone(), self.predictions.clone());
+        Ok(Probe { report, predictions, measured, failures })
     }
 }
 

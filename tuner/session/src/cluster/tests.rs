@@ -26,6 +26,8 @@ enum Fault {
     None,
     Hang,
     Crash,
+    /// The same, and the first node is too slow to tell what came before.
+    CrashAhead,
     Wrong,
     LoseNode,
     /// A worker of the first node ends, and then the second node is gone.
@@ -65,6 +67,11 @@ impl FakeNodes {
 
     fn run(&mut self, node: usize, start: &StartGroup, script: &gdrtune_wire::Script) {
         for (index, item) in (0..).zip(&script.items) {
+            let comes_hit =
+                script.items[index as usize..].iter().any(|i| i.choice.is_some_and(|c| c.protocol == Protocol::Ll));
+            if self.fault == Fault::CrashAhead && comes_hit && node == 0 && index > 0 {
+                return self.end(node, start.group, &EndCause::Stopped);
+            }
             let hit = item.choice.is_some_and(|c| c.protocol == Protocol::Ll);
             let mut selected = item.choice;
             match self.fault {
@@ -72,7 +79,7 @@ impl FakeNodes {
                     let cause = EndCause::Deadline { during: format!("{} {}", item.point, item.choice.unwrap()) };
                     return self.end(node, start.group, &cause);
                 }
-                Fault::Crash if hit => {
+                Fault::Crash | Fault::CrashAhead if hit => {
                     let cause = if node == 1 { EndCause::Signal(11) } else { EndCause::Exit(1) };
                     return self.end(node, start.group, &cause);
                 }
@@ -290,6 +297,24 @@ fn a_failed_measurement_costs_itself_and_the_rest_runs_in_new_processes() {
 }
 
 #[test]
+fn what_broke_the_workers_is_not_what_slower_ranks_had_not_told_yet() {
+    let mut lab = lab(Fault::CrashAhead);
+    let items = vec![
+        item(None, 1),
+        item(Some(choice(Protocol::Simple, 1)), 2),
+        item(Some(choice(Protocol::Ll, 1)), 1),
+        item(Some(choice(Protocol::Ll, 2)), 1),
+        item(None, 1),
+    ];
+    let (samples, result) = run(&mut lab, &live(items));
+    assert_eq!(result, Ok(()));
+    let failed = |s: &Sample| matches!(s.outcome, Outcome::Crashed(_));
+    let told: Vec<_> = samples.iter().map(|s| (s.item, s.process, failed(s))).collect();
+    // The other count of the same family is not tried after it.
+    assert_eq!(told, [(0, 0, false), (2, 0, true), (1, 1, false), (1, 1, false), (4, 1, false)]);
+}
+
+#[test]
 fn a_wrong_result_on_one_rank_disqualifies_the_sample() {
     let mut lab = lab(Fault::Wrong);
     let (samples, _) = run(&mut lab, &live(vec![item(Some(choice(Protocol::Ll, 1)), 1), item(None, 1)]));
@@ -334,12 +359,12 @@ fn a_setup_that_cannot_start_is_an_error_with_the_workers_own_words() {
 fn what_a_worker_printed_last_explains_its_exit() {
     let mut group = super::Group::new(1, Setup::Site, 2);
     group.file_end(0, EndCause::Exit(125));
-    assert_eq!(group.fate().to_string(), "rank 0 ended with exit code 125");
+    assert_eq!(group.fate().0.to_string(), "rank 0 ended with exit code 125");
     for line in ["Unable to find image", "docker: no such image"] {
         group.file(0, FromWorker::Output(line.to_owned()));
     }
     let expected = "rank 0 ended with exit code 125; it last printed: docker: no such image";
-    assert_eq!(group.fate().to_string(), expected);
+    assert_eq!(group.fate().0.to_string(), expected);
 }
 
 #[test]

@@ -263,8 +263,12 @@ fn probe(
     }
     if probe.predictions.is_empty() {
         let version = probe.report.version.as_deref().unwrap_or("of this version");
-        let text =
-            format!("NCCL {version} does not take choices from a tuner plugin here: process-level settings only");
+        let why = if probe.measured == 0 {
+            "could not show which choices it takes, as its own failed"
+        } else {
+            "does not take choices from a tuner plugin here"
+        };
+        let text = format!("NCCL {version} {why}: process-level settings only");
         recorder.log(Level::Warn, "", text);
     }
     Ok(Some(probe))

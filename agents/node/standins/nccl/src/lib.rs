@@ -6,7 +6,8 @@
 //! | variable | effect |
 //! |---|---|
 //! | `STANDIN_NCCL_VERSION` | version number (22809), which also decides the tuner interface |
-//! | `STANDIN_NCCL_COSTS` | microseconds of a call, `allreduce:tree:ll=50,...`; `*` for any |
+//! | `STANDIN_NCCL_COSTS` | microseconds of a call, `allreduce:tree:ll=50,...`: the first that fits; `*` for any |
+//! | | `own=50` is for calls for which no plugin asked for anything |
 //! | `STANDIN_NCCL_FAULT` | `hang`, `crash`, `wrong`, `late` or `error`, then `:COLLECTIVE:ALGORITHM:PROTOCOL[:RANK]`; rank 0 |
 //! | | `substitute:COLLECTIVE:ALGORITHM:PROTOCOL:ALGORITHM:PROTOCOL:CHANNELS`: runs the second choice for the first |
 //! | `STANDIN_NCCL_CHANNELS` | most channels of a call (2), whatever is asked for |

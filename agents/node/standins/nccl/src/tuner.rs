@@ -186,11 +186,12 @@ pub(crate) fn select(tuner: Option<&Tuner>, collective: usize, bytes: usize) -> 
     let mut costs = predictions(collective);
     let tuner = tuner.filter(|_| !purpose::is_bypassed());
     let (channels, chosen) = tuner.map_or((0, None), |tuner| tuner.ask(collective, bytes, &mut costs));
+    let is_own = channels <= 0 && chosen.is_none() && costs == predictions(collective);
     let cells = (0..ALGORITHMS.len()).flat_map(|a| (0..PROTOCOLS.len()).map(move |p| (a, p)));
     let best = cells
         .filter(|&(a, p)| costs[a][p] >= 0.0)
         .reduce(|best, next| if costs[next.0][next.1] < costs[best.0][best.1] { next } else { best });
     let (algorithm, protocol) = chosen.or(best).unwrap_or((RING, 2));
     let channels = if channels > 0 { channels } else { OWN_CHANNELS }.min(purpose::channel_ceiling());
-    Selection { collective, algorithm, protocol, channels }
+    Selection { collective, algorithm, protocol, channels, is_own }
 }

@@ -1,0 +1,101 @@
+//! What is left of a script after workers broke. Pure.
+//!
+//! One measurement broke them. The ones that the others had not answered yet are asked again, and those of the same
+//! algorithm and protocol are left to the search: each would cost another deadline and another start of all workers.
+
+use gdrtune_tuner::bench::Item;
+
+/// How a part of a script went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ran {
+    /// Every item has its samples.
+    All,
+    /// The workers broke. Both count wire items of that part.
+    Broken {
+        /// That many have a sample.
+        sampled: usize,
+        /// The one that broke them, not before `sampled`.
+        at: usize,
+    },
+}
+
+/// Items that are still to be measured, each with its place in the script.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Rest(Vec<(usize, Item)>);
+
+impl Rest {
+    /// A whole script.
+    pub(super) fn of(items: &[Item]) -> Self {
+        Self(items.iter().cloned().enumerate().collect())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn items(&self) -> Vec<Item> {
+        self.0.iter().map(|(_, item)| item.clone()).collect()
+    }
+
+    /// Places in the script, by place in [`Self::items`].
+    pub(super) fn places(&self) -> Vec<usize> {
+        self.0.iter().map(|(place, _)| *place).collect()
+    }
+
+    /// Takes off what is finished with. `origin` is each wire item's place in [`Self::items`], in rising order.
+    pub(super) fn take_off(&mut self, ran: Ran, origin: &[usize]) {
+        let Ran::Broken { sampled, at } = ran else { return self.0.clear() };
+        let Some(&broken) = origin.get(at) else { return self.0.clear() };
+        let culprit = self.0[broken].1.clone();
+        let unsampled = |index: usize| origin.iter().skip(sampled).filter(|from| **from == index).count() as u32;
+        let left = std::mem::take(&mut self.0).into_iter().enumerate().filter_map(|(index, (place, item))| {
+            let repeats = if index == broken || is_family(&culprit, &item) { 0 } else { unsampled(index) };
+            (repeats > 0).then_some((place, Item { repeats, ..item }))
+        });
+        self.0 = left.collect();
+    }
+}
+
+/// Whether both ask for the same algorithm and protocol of a collective.
+fn is_family(one: &Item, other: &Item) -> bool {
+    let family = |item: &Item| item.choice.map(|choice| (item.point.collective, choice.algorithm, choice.protocol));
+    family(one).is_some() && family(one) == family(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, Point, Protocol};
+
+    use super::*;
+
+    fn item(bytes: u64, choice: Option<(Protocol, u16)>, repeats: u32) -> Item {
+        let choice = choice.map(|(protocol, channels)| Choice { algorithm: Algorithm::Ring, protocol, channels });
+        Item { point: Point { collective: Collective::AllReduce, bytes }, choice, repeats }
+    }
+
+    #[test]
+    fn what_broke_the_workers_goes_with_its_family_and_the_rest_stays() {
+        let (ll, simple) = (|channels| Some((Protocol::Ll, channels)), Some((Protocol::Simple, 1)));
+        let script = [
+            item(1, None, 2),
+            item(1, simple, 3),
+            item(1, ll(1), 1),
+            item(2, None, 1),
+            item(2, ll(2), 1),
+            item(2, simple, 1),
+        ];
+        let origin = [0, 0, 1, 1, 1, 2, 3, 4, 5];
+        let places = |ran| {
+            let mut rest = Rest::of(&script);
+            rest.take_off(ran, &origin);
+            rest.0.iter().map(|(place, item)| (*place, item.repeats)).collect::<Vec<_>>()
+        };
+        assert_eq!(places(Ran::All), []);
+        assert_eq!(places(Ran::Broken { sampled: 5, at: 5 }), [(3, 1), (5, 1)]);
+        // One rank was ahead of the others, which had answered three of the four before.
+        assert_eq!(places(Ran::Broken { sampled: 3, at: 5 }), [(1, 2), (3, 1), (5, 1)]);
+        // The engine's own choice has no family.
+        assert_eq!(places(Ran::Broken { sampled: 0, at: 0 }), [(1, 3), (2, 1), (3, 1), (4, 1), (5, 1)]);
+        assert_eq!(places(Ran::Broken { sampled: 9, at: 9 }), [], "all were measured");
+    }
+}
