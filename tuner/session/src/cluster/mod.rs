@@ -16,8 +16,8 @@ use std::{
 };
 
 use gdrtune_profiles::vocab::{Choice, DataType, Engine, Point, ReduceOp};
-use gdrtune_tuner::bench::{Bench, BenchError, BenchInfo, Cancel, Item, Outcome, Sample, Script, Setup};
-use gdrtune_wire::{EngineReport, FromAgent, FromWorker, Prediction, SessionKey, ToAgent, ToWorker};
+use gdrtune_tuner::bench::{Bench, BenchError, BenchInfo, Cancel, Item, Outcome, Sample, Script, Setup, Timing};
+use gdrtune_wire::{EngineReport, FromAgent, FromWorker, MOST_GRAPH_CALLS, Prediction, SessionKey, ToAgent, ToWorker};
 
 pub use self::probe::Probe;
 use self::{
@@ -406,6 +406,7 @@ impl<'a> ClusterBench<'a> {
         self.next_script += 1;
         group.begin_script(id, wire.len());
         let leases: Vec<Duration> = wire.iter().map(|item| Duration::from_millis(item.lease_ms)).collect();
+        let calls: Vec<u32> = wire.iter().map(timed_calls).collect();
         self.tell_workers(group, &ToWorker::Run(gdrtune_wire::Script { id, items: wire }));
 
         let mut done = 0;
@@ -415,7 +416,7 @@ impl<'a> ClusterBench<'a> {
                 if !predictions.is_empty() && items[index].choice.is_none() {
                     bench.predictions.insert(items[index].point, predictions);
                 }
-                let outcome = credit(outcome, items[index].choice);
+                let outcome = credit(with_calls(outcome, calls[done]), items[index].choice);
                 if let Outcome::Timed(timing) = &outcome {
                     bench.book.learn(items[index].point, items[index].choice, timing.time_us);
                 }
@@ -489,6 +490,19 @@ impl Bench for ClusterBench<'_> {
             script_part.fresh = false;
         }
         Ok(())
+    }
+}
+
+/// Calls that are timed for an item.
+fn timed_calls(item: &gdrtune_wire::Item) -> u32 {
+    if item.graph { item.iterations.min(MOST_GRAPH_CALLS) } else { item.iterations }
+}
+
+/// A time with the number of calls behind it.
+fn with_calls(outcome: Outcome, iterations: u32) -> Outcome {
+    match outcome {
+        Outcome::Timed(timing) => Outcome::Timed(Timing { iterations, ..timing }),
+        other => other,
     }
 }
 
