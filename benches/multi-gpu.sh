@@ -110,6 +110,7 @@ gpu_memory() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits 
 processes() { pgrep -xc gdrtune || true; }
 
 topology() {
+  rm -rf "$dir/state"
   {
     date -u +%FT%TZ
     nvidia-smi -L
@@ -119,20 +120,21 @@ topology() {
     echo "NCCL_NVLS_ENABLE=$NCCL_NVLS_ENABLE"
   } >"$dir/topo.txt" || return
   gdrtune bench --sizes 8,1M --repeats 1 --collectives "$COLLECTIVES" >"$dir/bench.txt" || return
-  # The engine's facts are in the run store of a search; one trial is enough for them.
-  gdrtune tune --sizes 1M --trials 1 --budget 10s --headless --force --out "$dir/out" >"$dir/tune.log" 2>&1 || return
-  python3 -c "$engine_facts" "$dir"/state/runs/*.jsonl >"$dir/engine.txt" || return
+  # The engine's facts are in the run store of a search, before its first trial; one that may make no other ends at once,
+  # and says that it has found nothing.
+  gdrtune tune --sizes 1M --trials 1 --budget 10s --headless --force --out "$dir/out" >"$dir/tune.log" 2>&1 || true
+  python3 -c "$engine_facts" "$dir"/state/runs/*.jsonl >"$dir/engine.txt" || { tail -n 5 "$dir/tune.log" >&2; return 1; }
   cat "$dir/topo.txt" "$dir/bench.txt" "$dir/engine.txt"
 }
 # shellcheck disable=SC2016 # no shell text
 engine_facts='
 import json, sys
-for path in sys.argv[1:]:
-    for line in open(path, encoding="utf-8"):
-        event = json.loads(line)["event"]
-        if event["type"] == "workers_started":
-            print(json.dumps({"setup_ms": round(event["setup_ms"]), **(event["engine"] or {})}))
-            break
+for line in open(sys.argv[1], encoding="utf-8"):
+    event = json.loads(line)["event"]
+    if event["type"] == "workers_started":
+        print("gdrtune:", json.dumps({"setup_ms": round(event["setup_ms"]), **(event["engine"] or {})}))
+        sys.exit()
+sys.exit("no workers were started")
 '
 
 tune() {
