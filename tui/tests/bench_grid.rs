@@ -1,5 +1,4 @@
 //! `gdrtune bench --choices all` and `--csv`: every choice as raw samples that a replay reads, and what a node refuses.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod common;
 
