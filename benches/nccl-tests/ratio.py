@@ -7,7 +7,7 @@ interval by a seeded bootstrap over the pairs (a pair's two processes are drawn 
 mood), and each arm's spread: the width of the middle 80 % of its processes over its median.
 
 --mode same (gdrtune against nccl-tests): the verdict is "same" where the interval overlaps the band (0.95 to 1.05 from
-1 MiB, 0.75 to 1.25 below), "DIFFERENT" where it does not, and "undecidable" where it overlaps but is more than twice as
+1 MiB, 0.75 to 1.25 below; --bands LARGE SMALL sets both distances from 1), "DIFFERENT" where it does not, and "undecidable" where it overlaps but is more than twice as
 wide as the band, since such an interval would overlap whatever the truth is; also with fewer than 5 pairs. Exit 1 where
 any is DIFFERENT.
 
@@ -25,8 +25,8 @@ import statistics
 import sys
 from collections import defaultdict
 
-BAND_FROM_1_MIB = (0.95, 1.05)
-BAND_BELOW = (0.75, 1.25)
+# How far from 1 a ratio counts as equal: from 1 MiB, and below.
+BANDS = (0.05, 0.25)
 # An interval of this many widths of the band says nothing.
 UNDECIDABLE_WIDTHS = 2.0
 CONFIDENCE = 0.90
@@ -39,13 +39,14 @@ class Unusable(Exception):
     """The file says nothing that can be compared; the text says why and where."""
 
 
-def band(size):
+def band(size, bands=BANDS):
     """The ratios that count as equal at a size in bytes.
 
-    >>> band(1 << 20), band((1 << 20) - 1)
-    ((0.95, 1.05), (0.75, 1.25))
+    >>> band(1 << 20), band((1 << 20) - 1), band(8, (0.02, 0.5))
+    ((0.95, 1.05), (0.75, 1.25), (0.5, 1.5))
     """
-    return BAND_FROM_1_MIB if size >= 1 << 20 else BAND_BELOW
+    distance = bands[0] if size >= 1 << 20 else bands[1]
+    return 1 - distance, 1 + distance
 
 
 def quantile(values, share):
@@ -87,7 +88,7 @@ def interval(pairs, seed):
     return quantile(ratios, tail), quantile(ratios, 1 - tail)
 
 
-def same_verdict(size, low, high):
+def same_verdict(size, low, high, bands=BANDS):
     """Whether the interval of a ratio allows that both are equal.
 
     >>> [same_verdict(1 << 20, *i) for i in [(1.04, 1.10), (1.06, 1.10), (0.5, 0.94), (0.9, 1.2)]]
@@ -95,7 +96,7 @@ def same_verdict(size, low, high):
     >>> [same_verdict(1024, *i) for i in [(1.04, 1.10), (1.26, 1.30), (0.7, 1.8), (1.3, 9.9)]]
     ['same', 'DIFFERENT', 'undecidable', 'DIFFERENT']
     """
-    from_, to = band(size)
+    from_, to = band(size, bands)
     if high < from_ or low > to:
         return "DIFFERENT"
     return "undecidable" if high - low > UNDECIDABLE_WIDTHS * (to - from_) else "same"
@@ -147,7 +148,7 @@ def read(lines, column, arms):
     return points
 
 
-def compare(points, mode, seed):
+def compare(points, mode, seed, bands=BANDS):
     """One dictionary of figures for each point."""
     rows = []
     for (ranks, size), pairs in points.items():
@@ -156,7 +157,7 @@ def compare(points, mode, seed):
         if len(pairs) < FEWEST_PAIRS:
             verdict = "undecidable"
         else:
-            verdict = same_verdict(size, low, high) if mode == "same" else speedup_verdict(low, high)
+            verdict = same_verdict(size, low, high, bands) if mode == "same" else speedup_verdict(low, high)
         first, second = zip(*pairs)
         rows.append({
             "ranks": ranks, "bytes": size, "pairs": len(pairs),
@@ -189,6 +190,8 @@ def main(arguments):
     parser.add_argument("--mode", choices=["same", "speedup"], default="same")
     parser.add_argument("--arms", nargs=2, default=["gdrtune", "nccl-tests"], metavar=("FIRST", "SECOND"))
     parser.add_argument("--column", default="time_us", help="column of the times (time_us)")
+    parser.add_argument("--bands", nargs=2, type=float, default=BANDS, metavar=("LARGE", "SMALL"),
+                        help="with --mode same: how far from 1 is equal, from 1 MiB and below (0.05 0.25)")
     parser.add_argument("--seed", default="0")
     options = parser.parse_args(arguments)
     try:
@@ -200,7 +203,7 @@ def main(arguments):
     except (Unusable, OSError, UnicodeDecodeError) as error:
         print(f"ratio.py: {options.csv}: {error}", file=sys.stderr)
         return 2
-    rows = compare(points, options.mode, options.seed)
+    rows = compare(points, options.mode, options.seed, options.bands)
     print(show(rows, options.mode, options.arms))
     return int(any(row["verdict"] == "DIFFERENT" for row in rows))
 

@@ -78,6 +78,14 @@ class Verdicts(unittest.TestCase):
         rc, _, _ = run(table({(2, 1024): times(1.1, 0.02)}))
         self.assertEqual(rc, 0)
 
+    def test_the_bands_can_be_narrower(self):
+        points = {(2, 1024): times(1.1, 0.001), (2, 1 << 20): times(1.03, 0.001)}
+        verdicts = lambda out: [line.split()[-1] for line in out.splitlines()[1:]]  # noqa: E731
+        self.assertEqual(verdicts(run(table(points))[1]), ["same", "same"])
+        for bands, expected in [(("0.02", "0.2"), ["same", "DIFFERENT"]), (("0.2", "0.05"), ["DIFFERENT", "same"])]:
+            rc, out, _ = run(table(points), "--bands", *bands)
+            self.assertEqual((rc, verdicts(out)), (1, expected))
+
     def test_noise_is_undecidable_and_no_failure(self):
         draw = random.Random(3)
         noise = [(100 * draw.lognormvariate(0, 1), 100 * draw.lognormvariate(0, 1)) for _ in range(15)]

@@ -261,6 +261,13 @@ pub(crate) struct CallArgs {
     pub(crate) register_buffers: bool,
 }
 
+/// Choices of a grid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ChoicesArg {
+    /// All that the engine allows; those over 20 times as long as the best at two sizes are not run at larger ones.
+    All,
+}
+
 /// `gdrtune bench`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -276,6 +283,15 @@ pub(crate) struct BenchArgs {
     /// What to run, such as ring/simple/2 (default: the engine's own choice)
     #[arg(long, value_name = "ALGORITHM/PROTOCOL[/CHANNELS]", value_parser = parse_choice)]
     pub(crate) choice: Option<gdrtune_profiles::vocab::Choice>,
+    /// Run every choice that the engine allows with 1, 2, 4, ... channels, and its own, shuffled; shows the best of each size
+    #[arg(long, value_enum, value_name = "WHICH", conflicts_with_all = ["choice", "json"])]
+    pub(crate) choices: Option<ChoicesArg>,
+    /// Write every sample to a file, as CSV
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Seed of the order of --choices
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
     /// Set a variable in the workers (repeatable)
     #[arg(long = "env", value_name = "NAME=VALUE")]
     pub(crate) environment: Vec<String>,
@@ -424,6 +440,7 @@ mod tests {
             (&["bench", "--choice", "ring"], "expected ALGORITHM/PROTOCOL"),
             (&["bench", "--choice", "ring/simple/0"], "`0` is no channel count: use 1 to 64"),
             (&["bench", "--choice", "ring/fast"], "unknown protocol `fast`: use one of ll, ll128, simple"),
+            (&["bench", "--choices", "all", "--json"], "cannot be used with"),
             (&["emit", "p.toml"], "--format"),
             (&["bench", "--worker-cmd", "env"], "`{worker}` is missing"),
             (&["tune", "--worker-cmd", "env {wroker}"], "unknown placeholder `{wroker}`; did you mean `{worker}`?"),

@@ -97,6 +97,8 @@ pub struct Timing {
     pub max_us: f64,
     /// CPU time per operation, averaged over ranks.
     pub cpu_us: f64,
+    /// Timed calls of the batch; 0 where nobody says.
+    pub iterations: u32,
     /// What ran, where the engine can tell.
     pub selected: Option<Choice>,
 }

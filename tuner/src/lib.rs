@@ -4,6 +4,7 @@
 //! replay of a recorded grid and the simulated cluster are all a `Bench`, and the search cannot tell them apart.
 
 pub mod bench;
+pub mod grid;
 pub mod objective;
 pub mod observe;
 pub mod plan;

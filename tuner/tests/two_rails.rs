@@ -78,8 +78,15 @@ impl Bench for TwoRails {
                 let two_rails = environment.get("NCCL_SOCKET_IFNAME").is_none();
                 let selected =
                     item.choice.map(|c| Choice { channels: c.channels.max(if two_rails { 2 } else { 1 }), ..c });
-                let timing =
-                    Timing { time_us, slowest_us: time_us, median_us: time_us, max_us: time_us, cpu_us: 0.0, selected };
+                let timing = Timing {
+                    time_us,
+                    slowest_us: time_us,
+                    median_us: time_us,
+                    max_us: time_us,
+                    cpu_us: 0.0,
+                    iterations: 1,
+                    selected,
+                };
                 let outcome = match (selected, item.choice) {
                     (Some(selected), Some(asked)) if selected != asked => Outcome::Substituted { selected, timing },
                     _ => Outcome::Timed(timing),

@@ -16,7 +16,7 @@ use std::{
 use gdrtune_node::agent::{EXIT_BROKEN_STREAM, EXIT_CLIENT_LOST, EXIT_MISMATCH};
 use gdrtune_profiles::vocab::Environment;
 use gdrtune_wire::{
-    DeviceUser, EndCause, FromAgent, FromWorker, GroupId, PROTOCOL, Settings, ToAgent, ToWorker, UsedDevice,
+    DeviceUser, EndCause, FromAgent, FromWorker, GroupId, PROTOCOL, Settings, StartGroup, ToAgent, ToWorker, UsedDevice,
 };
 use rustix::process::Signal;
 use support::{Agent, Builder, PROGRAM, hello, script, start, write_script};
@@ -80,6 +80,29 @@ fn users_of_gpus_are_asked_for() {
     assert_eq!(users, [job], "the agent itself is no user");
     agent.send(&ToAgent::Shutdown);
     assert_eq!((agent.exit_code(), agent.rest()), (0, vec![]));
+}
+
+/// No trial and no profile switches on what the node has switched off.
+#[test]
+fn a_setting_that_the_node_forces_starts_no_worker() {
+    let mut agent = Builder::new().env("NCCL_NVLS_ENABLE", "0").connect();
+    let settings = |value: &str| Settings::Live(Environment::new().with("NCCL_NVLS_ENABLE", value));
+    let with = |settings, group| ToAgent::Start(StartGroup { settings, ..start(group, &[0], "") });
+    agent.send(&with(settings("1"), 1));
+    let text = b"NCCL_NVLS_ENABLE=1\n".to_vec();
+    agent.send(&ToAgent::StoreFiles { bundle: 7, files: vec![("profile.env".to_owned(), text)] });
+    agent.send(&with(Settings::Deployed { bundle: 7 }, 2));
+    for group in [1, 2] {
+        let ends = agent.ends(group, 1);
+        assert!(
+            matches!(&ends[..], [EndCause::NotStarted(why)] if why.starts_with("`NCCL_NVLS_ENABLE` is 0")),
+            "{ends:?}"
+        );
+    }
+    agent.send(&with(settings("0"), 3));
+    agent.wait_for(|message| matches!(message, FromAgent::Worker { group: GroupId(3), .. }).then_some(()));
+    agent.send(&ToAgent::Shutdown);
+    assert_eq!(agent.exit_code(), 0);
 }
 
 #[test]

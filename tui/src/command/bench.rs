@@ -1,15 +1,19 @@
 //! `gdrtune bench`: one setting, one table like nccl-tests'.
 
+mod csv;
+mod grid;
+
 use std::io::{self, Write};
 
-use gdrtune_profiles::vocab::{Collective, Environment, Point};
+use gdrtune_profiles::vocab::{Choice, Collective, Environment, Point};
 use gdrtune_session::{
-    cluster::pace::PaceConfig,
-    open::{self, Measuring, Watcher},
+    cluster::{ClusterBench, pace::PaceConfig},
+    open::{self, ClusterRequest, Measuring, Watcher},
     run,
 };
 use gdrtune_tuner::bench::{Bench, BenchError, Cancel, Item, Outcome, Script, Setup, Timing};
 
+use self::csv::Csv;
 use crate::{
     cli::BenchArgs,
     exit::{Exit, Failure},
@@ -22,24 +26,47 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let points = super::points(&args.measure)?;
     let environment = run::parse_settings(&args.environment).map_err(Failure::usage)?;
     let cluster = super::cluster(&args.hosts, &args.measure, &args.nccl)?;
-    let runtime = super::runtime()?;
-    let pace = PaceConfig {
-        sample_us: SAMPLE_US,
-        max_iterations: 2_000,
-        min_lease_ms: (args.measure.trial.trial_timeout * 1e3) as u64,
-    };
-    let measuring = Measuring { max_bytes: points.iter().map(|p| p.bytes).max().unwrap_or(0), pace };
-    let watcher = Watcher { recorder: None, interrupted: &|| false, notes: Box::new(|_| {}) };
-    let rows = open::with_cluster(runtime.handle(), &cluster, measuring, watcher, |bench, _| {
-        measure(bench, args, environment, &points)
-    })
-    .map_err(super::unusable)?;
-
+    if args.choices.is_some() {
+        return grid::bench(args, &cluster, environment, &points);
+    }
+    let pace = PaceConfig { sample_us: SAMPLE_US, max_iterations: 2_000, min_lease_ms: min_lease_ms(args) };
+    let cancel = Cancel::new();
+    let mut csv = args.csv.as_ref().map(|path| Csv::create(path, &cancel)).transpose()?;
+    let rows =
+        with_bench(&cluster, &points, pace, |bench| measure(bench, args, environment, &points, &mut csv, &cancel))?;
+    // A file that could not be written is why measuring ended, where it did.
+    csv.map_or(Ok(()), Csv::finish)?;
     let rows = rows?;
     let ranks = cluster.slots.iter().sum();
     let failed = rows.iter().any(|row| row.timing.is_err());
     print(args, ranks, &rows)?;
     Ok(if failed { Exit::TrialsFailed } else { Exit::Done })
+}
+
+/// Shortest deadline of a measurement, in milliseconds.
+fn min_lease_ms(args: &BenchArgs) -> u64 {
+    (args.measure.trial.trial_timeout * 1e3) as u64
+}
+
+/// Lets `work` measure on the cluster.
+fn with_bench<T>(
+    cluster: &ClusterRequest,
+    points: &[Point],
+    pace: PaceConfig,
+    work: impl FnOnce(&mut ClusterBench<'_>) -> T,
+) -> Result<T, Failure> {
+    let runtime = super::runtime()?;
+    let measuring = Measuring { max_bytes: points.iter().map(|p| p.bytes).max().unwrap_or(0), pace };
+    let watcher = Watcher { recorder: None, interrupted: &|| false, notes: Box::new(|_| {}) };
+    open::with_cluster(runtime.handle(), cluster, measuring, watcher, |bench, _| work(bench)).map_err(super::unusable)
+}
+
+/// Why there are no further samples.
+fn ended(error: BenchError) -> Failure {
+    match error {
+        BenchError::Setup { .. } => Failure::usage(error),
+        BenchError::Lost(_) | BenchError::Cancelled => Failure::new(Exit::NodesLost, error),
+    }
 }
 
 /// One size.
@@ -54,6 +81,8 @@ fn measure(
     args: &BenchArgs,
     environment: Environment,
     points: &[Point],
+    csv: &mut Option<Csv>,
+    cancel: &Cancel,
 ) -> Result<Vec<Row>, Failure> {
     let setup = if environment.is_empty() && args.choice.is_none() { Setup::Site } else { Setup::Live(environment) };
     let choice = |point: Point| args.choice.filter(|_| point.collective.has_choice());
@@ -64,24 +93,26 @@ fn measure(
     for (pass, repeats) in [(0, 1), (1, args.repeats)] {
         let items = points.iter().map(|p| item(p, repeats)).collect();
         let script = Script { setup: setup.clone(), fresh: false, items };
+        let mut keep = |item: usize, choice: Option<Choice>, timing: Timing| {
+            if let Some(csv) = csv.as_mut().filter(|_| pass == 1) {
+                csv.add(samples[item].len() as u32, points[item], choice, &timing);
+            }
+            if pass == 1 {
+                samples[item].push(timing);
+            }
+        };
         let mut sink = |sample: gdrtune_tuner::bench::Sample| match sample.outcome {
-            Outcome::Timed(timing) if pass == 1 => samples[sample.item].push(timing),
-            Outcome::Timed(_) => {}
+            Outcome::Timed(timing) => keep(sample.item, choice(points[sample.item]), timing),
+            // A benchmark reports what ran; the table shows it beside what was asked for.
             Outcome::Substituted { selected, timing } => {
-                // A benchmark reports what ran; the table shows it beside what was asked for.
-                if pass == 1 {
-                    samples[sample.item].push(Timing { selected: Some(selected), ..timing });
-                }
+                keep(sample.item, Some(selected), Timing { selected: Some(selected), ..timing });
             }
             // The first failure of a point says most: later ones may be no more than its consequence.
             Outcome::Wrong(why) => drop(failures[sample.item].get_or_insert(format!("wrong result: {why}"))),
             Outcome::Hung(why) => drop(failures[sample.item].get_or_insert(format!("hung: {why}"))),
             Outcome::Crashed(why) | Outcome::Unsupported(why) => drop(failures[sample.item].get_or_insert(why)),
         };
-        bench.run(&script, &Cancel::new(), &mut sink).map_err(|error| match error {
-            BenchError::Setup { .. } => Failure::usage(error),
-            BenchError::Lost(_) | BenchError::Cancelled => Failure::new(Exit::NodesLost, error),
-        })?;
+        bench.run(&script, cancel, &mut sink).map_err(ended)?;
     }
     let rows = points.iter().zip(samples).zip(failures).map(|((&point, mut samples), failure)| {
         let timing = match (failure, middle(&mut samples)) {

@@ -170,6 +170,7 @@ mod tests {
                         median_us: time_us,
                         max_us: time_us,
                         cpu_us: 0.0,
+                        iterations: 1,
                         selected: None,
                     };
                     sink(Sample { item, process: 0, outcome: Outcome::Timed(t) });

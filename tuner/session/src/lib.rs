@@ -8,6 +8,7 @@ pub mod cluster;
 pub mod connect;
 pub mod control;
 pub mod event;
+pub mod grid;
 pub mod index;
 pub mod install;
 pub mod open;

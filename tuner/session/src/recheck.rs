@@ -171,7 +171,8 @@ mod tests {
                 for _ in 0..asked.repeats {
                     let us = 100.0 * factor;
                     let (time_us, slowest_us, median_us, max_us) = (us, us, us, us);
-                    let t = Timing { time_us, slowest_us, median_us, max_us, cpu_us: 0.0, selected: None };
+                    let t =
+                        Timing { time_us, slowest_us, median_us, max_us, cpu_us: 0.0, iterations: 1, selected: None };
                     sink(Sample { item, process: 0, outcome: Outcome::Timed(t) });
                 }
             }

@@ -1,4 +1,4 @@
-//! Reads a recorded grid: comma-separated rows of measured cells.
+//! Reads and writes a recorded grid: comma-separated rows of measured cells.
 //!
 //! Columns are found by name, in any order: `collective`, `bytes`, `algorithm`, `protocol`, `channels`, `mean_us` are
 //! required; `repeat` is ignored, `iterations`, `median_us` and `max_us` are optional. Every other column must be a known
@@ -8,6 +8,8 @@
 use std::{collections::BTreeMap, str::FromStr};
 
 use gdrtune_profiles::vocab::{Choice, Collective, Environment, Point};
+
+use crate::bench::Timing;
 
 /// Column names of recorded grids and the variables that they stand for.
 pub const ENVIRONMENT_COLUMNS: &[(&str, &str)] = &[
@@ -29,6 +31,20 @@ const OWN_COLUMNS: &[&str] = &[
     "median_us",
     "max_us",
 ];
+
+/// Header line of the grids that are written: the columns with a meaning of their own.
+pub const CSV_HEADER: &str = "repeat,collective,bytes,algorithm,protocol,channels,iterations,mean_us,median_us,max_us";
+
+/// One sample as a line of a grid, without its end. `choice` is `None` for the engine's own.
+pub fn csv_row(repeat: u32, point: Point, choice: Option<Choice>, timing: &Timing) -> String {
+    let Point { collective, bytes } = point;
+    let choice = choice.map_or_else(
+        || "default,default,0".to_owned(),
+        |choice| format!("{},{},{}", choice.algorithm, choice.protocol, choice.channels),
+    );
+    let Timing { iterations, time_us, median_us, max_us, .. } = timing;
+    format!("{repeat},{collective},{bytes},{choice},{iterations},{time_us:.3},{median_us:.3},{max_us:.3}")
+}
 
 /// A grid that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -243,6 +259,29 @@ mod tests {
         let point = Point { collective: Collective::AllReduce, bytes: 1024 };
         let record = grid.environments[&Environment::new()][&(point, Some(choice))][0];
         assert_eq!((record.mean_us, record.max_us, record.iterations), (9.5, 9.5, 1.0));
+    }
+
+    #[test]
+    fn what_is_written_is_read_whatever_the_algorithm() {
+        let timing = Timing {
+            time_us: 12.25,
+            slowest_us: 13.0,
+            median_us: 11.5,
+            max_us: 20.0,
+            cpu_us: 1.0,
+            iterations: 40,
+            selected: None,
+        };
+        assert_eq!(CSV_HEADER, OWN_COLUMNS.join(","));
+        let point = Point { collective: Collective::ReduceScatter, bytes: 1 << 32 };
+        let cells = Algorithm::ALL.iter().flat_map(|&algorithm| {
+            Protocol::ALL.iter().map(move |&protocol| Some(Choice { algorithm, protocol, channels: 24 }))
+        });
+        for choice in cells.chain([None]) {
+            let grid = Grid::parse(&format!("{CSV_HEADER}\n{}\n", csv_row(2, point, choice, &timing))).unwrap();
+            let record = grid.environments[&Environment::new()][&(point, choice)][0];
+            assert_eq!((record.mean_us, record.median_us, record.max_us, record.iterations), (12.25, 11.5, 20.0, 40.0));
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 mod grid;
 
-pub use grid::{Cells, ENVIRONMENT_COLUMNS, Grid, GridError, Record};
+pub use grid::{CSV_HEADER, Cells, ENVIRONMENT_COLUMNS, Grid, GridError, Record, csv_row};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -163,6 +163,7 @@ fn timing(record: Record, selected: Option<Choice>) -> Timing {
         median_us: record.median_us,
         max_us: record.max_us,
         cpu_us: 0.0,
+        iterations: record.iterations as u32,
         selected,
     }
 }

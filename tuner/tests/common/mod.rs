@@ -83,7 +83,15 @@ impl Bench for Fake {
 }
 
 pub(crate) fn timed(time_us: f64) -> Timing {
-    Timing { time_us, slowest_us: time_us, median_us: time_us, max_us: time_us, cpu_us: 0.0, selected: None }
+    Timing {
+        time_us,
+        slowest_us: time_us,
+        median_us: time_us,
+        max_us: time_us,
+        cpu_us: 0.0,
+        iterations: 1,
+        selected: None,
+    }
 }
 
 pub(crate) fn choice(algorithm: Algorithm, protocol: Protocol, channels: u16) -> Choice {

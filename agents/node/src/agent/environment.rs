@@ -4,7 +4,7 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs,
     io::ErrorKind,
     path::{Path, PathBuf},
@@ -21,6 +21,11 @@ const ENV_FILE: &str = "profile.env";
 /// The file of a bundle that holds rules.
 const RULE_FILE: &str = "nccl-tuner.csv";
 
+/// Variables whose value a node insists on where its own environment has one, with what stands behind that. Whoever asks for
+/// another value, a search or a profile from elsewhere, is refused.
+const FORCED: [(&str, &str); 1] =
+    [("NCCL_NVLS_ENABLE", "a site sets it where NVLink multicast must stay off for all GPUs of a host")];
+
 /// Variables by name. Values of the node may be no UTF-8.
 pub(super) type Variables = BTreeMap<OsString, OsString>;
 
@@ -31,6 +36,10 @@ pub(super) enum EnvironmentError {
     Name(String),
     #[error("the value of `{0}` has a NUL byte")]
     Value(String),
+    #[error(
+        "`{name}` is {own} in this node's own environment, and {wanted} was asked for: the node's value holds ({why}); leave the variable out of settings and profile, or change it on the node"
+    )]
+    Forced { name: &'static str, own: String, wanted: String, why: &'static str },
     #[error("read {path}: {source}")]
     Read { path: PathBuf, source: std::io::Error },
     #[error("{path}: {source}")]
@@ -47,9 +56,22 @@ pub(super) fn overlaid(base: &Variables, overlay: &Environment) -> Result<Variab
         if value.contains('\0') {
             return Err(EnvironmentError::Value(name.to_owned()));
         }
+        check_forced(base, name, value)?;
         all.insert(name.into(), value.into());
     }
     Ok(all)
+}
+
+/// Whether a node leaves this variable to whoever asks.
+fn check_forced(base: &Variables, name: &str, wanted: &str) -> Result<(), EnvironmentError> {
+    let Some(&(name, why)) = FORCED.iter().find(|(forced, _)| *forced == name) else { return Ok(()) };
+    match base.get(OsStr::new(name)) {
+        Some(own) if own != wanted => {
+            let own = own.to_string_lossy().into_owned();
+            Err(EnvironmentError::Forced { name, own, wanted: wanted.to_owned(), why })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `base` with the variables of `profile.env` in `folder` set over it.
@@ -116,6 +138,37 @@ mod tests {
         ] {
             let error = overlaid(&base(), &Environment::new().with(name, value)).unwrap_err();
             assert_eq!(error.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn what_the_node_forces_is_changed_by_nobody() {
+        let base = |own: Option<&str>| {
+            let mut base = base();
+            base.extend(own.map(|own| ("NCCL_NVLS_ENABLE".into(), own.into())));
+            base
+        };
+        let folder = tempfile::tempdir().unwrap();
+        for (own, wanted, is_refused) in [
+            (None, "1", false),
+            (Some("0"), "0", false),
+            (Some("0"), "1", true),
+            (Some("0"), "", true),
+            (Some("2"), "0", true),
+        ] {
+            let overlay = Environment::new().with("NCCL_NVLS_ENABLE", wanted);
+            fs::write(folder.path().join(ENV_FILE), format!("NCCL_NVLS_ENABLE={wanted}\n")).unwrap();
+            for result in [overlaid(&base(own), &overlay), deployed(&base(own), folder.path())] {
+                match result {
+                    Ok(all) if !is_refused => assert_eq!(all[OsStr::new("NCCL_NVLS_ENABLE")], wanted),
+                    Err(error) if is_refused => {
+                        let text = error.to_string();
+                        let start = format!("`NCCL_NVLS_ENABLE` is {} in this node's own", own.unwrap_or_default());
+                        assert!(text.starts_with(&start) && text.contains("multicast must stay off"), "{text}");
+                    }
+                    other => panic!("{own:?} {wanted}: {other:?}"),
+                }
+            }
         }
     }
 

@@ -27,7 +27,7 @@ pub use self::{
     probe::Probe,
 };
 use self::{
-    credit::credit,
+    credit::{credit, timed_calls, with_calls},
     group::{Group, Progress, WorkerFate, describe},
     link::{Link, LinkEvent},
     pace::PaceBook,
@@ -374,6 +374,7 @@ impl<'a> ClusterBench<'a> {
         self.next_script += 1;
         group.begin_script(id, wire.len());
         let leases: Vec<Duration> = wire.iter().map(|item| Duration::from_millis(item.lease_ms)).collect();
+        let calls: Vec<u32> = wire.iter().map(timed_calls).collect();
         self.tell_workers(group, &ToWorker::Run(gdrtune_wire::Script { id, items: wire }));
 
         let mut done = 0;
@@ -383,7 +384,7 @@ impl<'a> ClusterBench<'a> {
                 if !predictions.is_empty() && items[index].choice.is_none() {
                     bench.predictions.insert(items[index].point, predictions);
                 }
-                let outcome = credit(outcome, items[index].choice);
+                let outcome = credit(with_calls(outcome, calls[done]), items[index].choice);
                 if let Outcome::Timed(timing) = &outcome {
                     bench.book.learn(items[index].point, items[index].choice, timing.time_us);
                 }

@@ -21,10 +21,10 @@ use crate::{
 };
 
 /// Channels that are tried at most: with TCP, eight connections fill what one core can move.
-const NATIVE_CHANNELS: u16 = 8;
+pub(crate) const NATIVE_CHANNELS: u16 = 8;
 
 /// The same for NCCL. Each channel takes a multiprocessor from the model, so that more than this must come from NCCL itself.
-const NCCL_CHANNELS: u16 = 32;
+pub(crate) const NCCL_CHANNELS: u16 = 32;
 
 /// Variables that a site sets for a reason which a measurement does not show: `NCCL_NVLS_ENABLE=0` is set where
 /// multicast takes a whole host's GPUs down.
@@ -70,7 +70,7 @@ pub(super) fn forced(inventories: &[Inventory]) -> BTreeMap<String, String> {
 }
 
 /// What a probe of NCCL says about the space.
-pub(super) fn nccl(probe: &Probe, nodes: u32) -> NcclFacts {
+pub(crate) fn nccl(probe: &Probe, nodes: u32) -> NcclFacts {
     let report = &probe.report;
     NcclFacts {
         version: report.version.as_deref().and_then(|text| text.parse().ok()),

@@ -1,6 +1,6 @@
 //! The whole course of a run: connect, search, verify, write.
 
-mod facts;
+pub(crate) mod facts;
 mod id;
 mod observer;
 mod settings;

@@ -98,6 +98,7 @@ mod tests {
                     median_us: time_us,
                     max_us: time_us,
                     cpu_us: 0.0,
+                    iterations: 1,
                     selected: None,
                 };
                 (item(bytes), Outcome::Timed(timing))
