@@ -57,7 +57,7 @@ const SCHEMA: &str = "
     DROP TABLE IF EXISTS verdict;
     CREATE TABLE run (run TEXT PRIMARY KEY, engine TEXT, hosts TEXT, ranks INTEGER, trials INTEGER, failed INTEGER,
                       shipped INTEGER, end TEXT, summary TEXT);
-    CREATE TABLE verdict (run TEXT, collective TEXT, bytes INTEGER, median REAL, low REAL, high REAL, p_faster REAL,
+    CREATE TABLE verdict (run TEXT, nodes INTEGER, ranks INTEGER, collective TEXT, bytes INTEGER, median REAL, low REAL, high REAL, p_faster REAL,
                           default_us REAL, tuned_us REAL, decision TEXT);
 ";
 
@@ -107,12 +107,14 @@ fn query(connection: &Connection) -> rusqlite::Result<Vec<RunRow>> {
 }
 
 fn insert(connection: &Connection, run: &StoredRun) -> rusqlite::Result<()> {
-    let Some(Event::RunStarted { run: id, engine, hosts, ranks, .. }) = run.records.first().map(|r| &r.event) else {
+    let Some(Event::RunStarted { run: id, engine, hosts, nodes, ranks, .. }) = run.records.first().map(|r| &r.event)
+    else {
         return Ok(());
     };
     let (mut trials, mut failed) = (0i64, 0i64);
     // A reduced candidate is measured again: the last verdict on a point counts.
     let mut decisions = HashMap::new();
+    let mut shape = (*nodes, *ranks);
     let (mut end, mut summary) = ("", "");
     for record in &run.records {
         match &record.event {
@@ -121,11 +123,13 @@ fn insert(connection: &Connection, run: &StoredRun) -> rusqlite::Result<()> {
                 failed += i64::from(matches!(trial.result, TrialResult::Failed { .. }));
             }
             Event::Verdict { point, speedup, default_us, tuned_us, decision } => {
-                decisions.insert(*point, *decision);
+                decisions.insert((shape, *point), *decision);
                 connection.execute(
-                    "INSERT INTO verdict VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                    "INSERT INTO verdict VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
                     params![
                         id,
+                        shape.0,
+                        shape.1,
                         point.collective.name(),
                         point.bytes as i64,
                         speedup.median,
@@ -138,6 +142,7 @@ fn insert(connection: &Connection, run: &StoredRun) -> rusqlite::Result<()> {
                     ],
                 )?;
             }
+            Event::Shape { nodes, ranks, .. } => shape = (*nodes, *ranks),
             Event::Finished { end: how, summary: text } => (end, summary) = (end_name(*how), text),
             _ => {}
         }

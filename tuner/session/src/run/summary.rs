@@ -3,12 +3,16 @@
 use std::fmt::Write as _;
 
 use gdrtune_profiles::{
-    profile::{Profile, Speedup},
+    profile::{Profile, Rule, Speedup},
     size::Size,
     vocab::{Engine, Point},
 };
 
 use crate::event::Decision;
+
+/// Why no settings were searched.
+const ONLY_RULES: &str = "Only rules were searched: a variable reaches jobs of every shape, so it may not ship on the evidence of \
+                          one. Tune one shape to find settings, and pin them for several.";
 
 /// What the A/B says of one point.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,6 +29,22 @@ pub(super) struct PointVerdict {
     pub decision: Decision,
 }
 
+/// One job shape.
+pub(super) struct ShapeSummary<'a> {
+    /// `4x8`.
+    pub name: String,
+    /// Nodes, emulated ones too.
+    pub nodes: u32,
+    /// Ranks over all nodes.
+    pub ranks: u32,
+    /// Its outcome in one sentence.
+    pub headline: String,
+    /// The last A/B, point by point.
+    pub verdicts: Vec<PointVerdict>,
+    /// What was tried and left out, and why.
+    pub left_out: &'a [String],
+}
+
 /// What the summary is about.
 pub(super) struct Summary<'a> {
     /// One sentence: the outcome.
@@ -33,10 +53,10 @@ pub(super) struct Summary<'a> {
     pub place: &'a str,
     /// The profile as written.
     pub profile: &'a Profile,
-    /// The last A/B, point by point.
-    pub verdicts: &'a [PointVerdict],
-    /// What was tried and left out, and why.
-    pub left_out: &'a [String],
+    /// Every shape, largest first.
+    pub shapes: &'a [ShapeSummary<'a>],
+    /// Shapes without a result, and why.
+    pub untuned: &'a [String],
     /// Files that were written beside this one.
     pub files: &'a [&'a str],
 }
@@ -61,55 +81,96 @@ impl Summary<'_> {
         if run.emulated {
             writeln!(out, "Nodes were **emulated**: what is called a node shared its machine with others.")?;
         }
-        writeln!(
-            out,
-            "{} nodes, {} ranks, {} trials in the search; default arm: {}.\n",
-            self.profile.cluster.nodes,
-            self.profile.cluster.ranks,
-            run.trials,
-            match run.baseline {
-                gdrtune_profiles::profile::Baseline::Site => "the site's own environment",
-                gdrtune_profiles::profile::Baseline::Stock => "nothing set at all",
+        let baseline = match run.baseline {
+            gdrtune_profiles::profile::Baseline::Site => "the site's own environment",
+            gdrtune_profiles::profile::Baseline::Stock => "nothing set at all",
+        };
+        let trials = run.trials;
+        match self.only_shape() {
+            Some(shape) => {
+                let (nodes, ranks) = (shape.nodes, shape.ranks);
+                let counts = format!("{nodes} nodes, {ranks} ranks, {trials} trials in the search");
+                writeln!(out, "{counts}; default arm: {baseline}.\n\n## Settings\n")?;
+                self.settings(out, &self.profile.rule)?;
+                shape.table(out, "##")?;
+                shape.left_out(out, "##")?;
             }
-        )?;
-        self.settings(out)?;
-        self.table(out)?;
-        if !self.left_out.is_empty() {
-            writeln!(out, "## Tried and left out\n")?;
-            for line in self.left_out {
-                writeln!(out, "- {line}")?;
+            None => {
+                let names: Vec<&str> = self.shapes.iter().map(|shape| shape.name.as_str()).collect();
+                let names = names.join(", ");
+                writeln!(out, "Job shapes {names}; {trials} trials in the searches; default arm: {baseline}.\n")?;
+                writeln!(out, "{ONLY_RULES}\n")?;
+                self.sections(out)?;
             }
-            writeln!(out)?;
         }
         writeln!(out, "## Files\n")?;
         self.files.iter().try_for_each(|file| writeln!(out, "- `{file}`"))
     }
 
-    fn settings(&self, out: &mut String) -> std::fmt::Result {
-        writeln!(out, "## Settings\n")?;
-        if self.profile.env.is_empty() && self.profile.rule.is_empty() {
+    /// The shape of a run that has no other.
+    fn only_shape(&self) -> Option<&ShapeSummary<'_>> {
+        match (self.shapes, self.untuned) {
+            ([shape], []) => Some(shape),
+            _ => None,
+        }
+    }
+
+    fn sections(&self, out: &mut String) -> std::fmt::Result {
+        if !self.profile.env.is_empty() {
+            writeln!(out, "## Settings of every shape\n")?;
+            self.settings(out, &[])?;
+        }
+        for shape in self.shapes {
+            let ShapeSummary { name, nodes, ranks, headline, .. } = shape;
+            writeln!(out, "## Shape {name}: {nodes} nodes, {ranks} ranks\n\n{headline}\n\n### Rules\n")?;
+            let of_shape = |rule: &&Rule| (rule.nodes, rule.ranks) == (*nodes, *ranks);
+            let rules: Vec<Rule> = self.profile.rule.iter().filter(of_shape).cloned().collect();
+            if rules.is_empty() {
+                writeln!(out, "None: keep the defaults.\n")?;
+            } else {
+                rules.iter().try_for_each(|rule| write_rule(out, rule))?;
+                writeln!(out)?;
+            }
+            shape.table(out, "###")?;
+            shape.left_out(out, "###")?;
+        }
+        if !self.untuned.is_empty() {
+            writeln!(out, "## Shapes without a result\n")?;
+            self.untuned.iter().try_for_each(|line| writeln!(out, "- {line}"))?;
+            writeln!(out)?;
+        }
+        Ok(())
+    }
+
+    fn settings(&self, out: &mut String, rules: &[Rule]) -> std::fmt::Result {
+        if self.profile.env.is_empty() && rules.is_empty() {
             return writeln!(out, "None: keep the defaults.\n");
         }
         for setting in &self.profile.env {
             let evidence = setting.speedup.map_or_else(String::new, |s| format!(": {}", speedup_words(&s)));
             writeln!(out, "- `{}={}`{evidence}", setting.name, setting.value)?;
         }
-        for rule in &self.profile.rule {
-            let range = match rule.bytes.max {
-                Some(max) => format!("{} to {} bytes", rule.bytes.min, max),
-                None => format!("{} bytes and more", rule.bytes.min),
-            };
-            let choice = rule.choice();
-            writeln!(out, "- {} {range}: {choice}: {}", rule.collective, speedup_words(&rule.speedup))?;
-        }
+        rules.iter().try_for_each(|rule| write_rule(out, rule))?;
         writeln!(out)
     }
+}
 
-    fn table(&self, out: &mut String) -> std::fmt::Result {
+fn write_rule(out: &mut String, rule: &Rule) -> std::fmt::Result {
+    let range = match rule.bytes.max {
+        Some(max) => format!("{} to {} bytes", rule.bytes.min, max),
+        None => format!("{} bytes and more", rule.bytes.min),
+    };
+    let choice = rule.choice();
+    writeln!(out, "- {} {range}: {choice}: {}", rule.collective, speedup_words(&rule.speedup))
+}
+
+impl ShapeSummary<'_> {
+    /// The A/B under a heading of this depth.
+    fn table(&self, out: &mut String, heading: &str) -> std::fmt::Result {
         if self.verdicts.is_empty() {
             return Ok(());
         }
-        writeln!(out, "## Default against candidate\n")?;
+        writeln!(out, "{heading} Default against candidate\n")?;
         writeln!(
             out,
             "Interleaved, each arm in fresh processes that read the emitted files. The interval covers 90 %; P(faster) is the\n\
@@ -121,7 +182,7 @@ impl Summary<'_> {
             "| collective | size | default us | candidate us | speed-up | 90 % interval | P(faster) | verdict |"
         )?;
         writeln!(out, "|---|---:|---:|---:|---:|---|---:|---|")?;
-        for v in self.verdicts {
+        for v in &self.verdicts {
             writeln!(
                 out,
                 "| {} | {} | {:.1} | {:.1} | {:.2}x | {:.2} to {:.2} | {:.3} | {} |",
@@ -136,6 +197,15 @@ impl Summary<'_> {
                 decision_words(v.decision)
             )?;
         }
+        writeln!(out)
+    }
+
+    fn left_out(&self, out: &mut String, heading: &str) -> std::fmt::Result {
+        if self.left_out.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "{heading} Tried and left out\n")?;
+        self.left_out.iter().try_for_each(|line| writeln!(out, "- {line}"))?;
         writeln!(out)
     }
 }

@@ -1,14 +1,14 @@
 //! The verification: default arm against candidate, through the emitted files, until what would ship is what was
 //! measured.
 
-use gdrtune_profiles::vocab::Point;
+use gdrtune_profiles::vocab::{Environment, Point};
 use gdrtune_tuner::{
     bench::{Bench, Setup},
     observe::{Directive, Note, Observer, Phase},
     plan::{self, Candidate},
     search::SearchOutcome,
     stats::{ArmSamples, Design},
-    verdict::{self, AbPoint, Ablation, AblationVerdict, Thresholds, Verdict},
+    verdict::{self, AbPoint, Ablation, AblationVerdict, ShippedRule, Thresholds, Verdict},
 };
 
 use super::{Run, RunError, observer::RunObserver, write};
@@ -42,19 +42,44 @@ pub(super) struct Verified {
     pub(super) left_out: Vec<String>,
     /// Why there is no verdict although there was a candidate.
     unverified: Option<String>,
+    /// Why nothing ships although the verdict says so: another shape of the run does not agree.
+    withdrawn: Option<String>,
     /// Points of the workload, whether the candidate changes them or not.
     workload: usize,
 }
 
 impl Verified {
+    /// The verdict, where it counts.
+    fn effective(&self) -> Option<&Verdict> {
+        self.verdict.as_ref().filter(|_| self.withdrawn.is_none())
+    }
+
     pub(super) fn keeps_defaults(&self) -> bool {
-        self.verdict.as_ref().is_none_or(Verdict::keeps_defaults)
+        self.effective().is_none_or(Verdict::keeps_defaults)
+    }
+
+    /// The environment that ships.
+    pub(super) fn environment(&self) -> Environment {
+        self.effective().map(|verdict| verdict.shipped_environment.clone()).unwrap_or_default()
+    }
+
+    /// The rules that ship.
+    pub(super) fn rules(&self) -> &[ShippedRule] {
+        self.effective().map_or(&[], |verdict| &verdict.shipped)
+    }
+
+    /// Takes back what the verdict would ship.
+    pub(super) fn withdraw(&mut self, why: String) {
+        self.withdrawn = Some(why);
     }
 
     /// The outcome in one sentence.
     pub(super) fn headline(&self) -> String {
         if let Some(why) = &self.unverified {
             return format!("nothing ships, because it could not be verified: {why}");
+        }
+        if let Some(why) = &self.withdrawn {
+            return format!("nothing ships: {why}");
         }
         match &self.verdict {
             Some(verdict) if verdict.keeps_defaults() => match noisy_points(verdict) {
@@ -110,6 +135,7 @@ pub(super) fn verify(
         ablations: Vec::new(),
         left_out: Vec::new(),
         unverified: None,
+        withdrawn: None,
         workload: outcome.defaults.len(),
     };
     let mut candidate = plan::candidate(outcome, thresholds.gain);
