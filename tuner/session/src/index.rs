@@ -180,15 +180,16 @@ pub const fn end_name(end: RunEnd) -> &'static str {
 mod tests {
     use std::fs;
 
-    use gdrtune_profiles::vocab::Engine;
+    use gdrtune_profiles::{
+        profile::Speedup,
+        vocab::{Collective, Engine, Point},
+    };
 
     use super::*;
     use crate::{event::Record, store::RunWriter};
 
-    #[test]
-    fn the_index_is_rebuilt_from_the_runs_and_names_what_it_cannot_read() {
-        let dir = tempfile::tempdir().unwrap();
-        let started = Event::RunStarted {
+    fn started() -> Event {
+        Event::RunStarted {
             schema_version: 1,
             run: "r1".into(),
             tool: "0".into(),
@@ -200,10 +201,35 @@ mod tests {
             seed: 1,
             budget_s: None,
             max_trials: None,
+        }
+    }
+
+    #[test]
+    fn verdicts_on_a_point_count_once_in_each_shape() {
+        let dir = tempfile::tempdir().unwrap();
+        let verdict = || Event::Verdict {
+            point: Point { collective: Collective::AllReduce, bytes: 1024 },
+            speedup: Speedup { median: 1.2, low: 1.1, high: 1.3, p_faster: 0.99, repeats: 7 },
+            default_us: 12.0,
+            tuned_us: 10.0,
+            decision: Decision::Ship,
         };
+        let shape = |index, nodes| Event::Shape { index, of: 2, nodes, ranks: nodes };
+        let finished = Event::Finished { end: RunEnd::Tuned, summary: "two shapes".into() };
+        let events = [started(), shape(0, 2), verdict(), verdict(), shape(1, 4), verdict(), finished];
+        let mut writer = RunWriter::create(dir.path(), "r1").unwrap();
+        for (seq, event) in (0..).zip(events) {
+            writer.append(&Record { seq, t_ms: 0, event }).unwrap();
+        }
+        assert_eq!(rebuild(dir.path()).unwrap().0[0].shipped, 2);
+    }
+
+    #[test]
+    fn the_index_is_rebuilt_from_the_runs_and_names_what_it_cannot_read() {
+        let dir = tempfile::tempdir().unwrap();
         let finished = Event::Finished { end: RunEnd::DefaultsBest, summary: "nothing gained".into() };
         let mut writer = RunWriter::create(dir.path(), "r1").unwrap();
-        for (seq, event) in (0..).zip([started, finished]) {
+        for (seq, event) in (0..).zip([started(), finished]) {
             writer.append(&Record { seq, t_ms: 0, event }).unwrap();
         }
         fs::write(dir.path().join("r2.jsonl"), "rubbish\n").unwrap();

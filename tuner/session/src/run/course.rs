@@ -1,9 +1,9 @@
 //! What is done on connected nodes: one job shape after the other is searched and verified, and at the end everything is
 //! written. A run without shapes has one: the cluster as it is.
 
-use std::collections::BTreeSet;
+use std::{cmp::Reverse, collections::BTreeSet};
 
-use gdrtune_profiles::vocab::{Choice, Engine, Environment};
+use gdrtune_profiles::vocab::{Choice, Engine};
 use gdrtune_tuner::{
     bench::{Bench, BenchError, BenchInfo},
     objective::{Objective, WeightedPoint},
@@ -15,7 +15,7 @@ use gdrtune_tuner::{
 use gdrtune_wire::Inventory;
 
 use super::{
-    RunConfig, RunError, RunOutcome, facts,
+    RunConfig, RunError, RunOutcome, Shape, facts,
     observer::RunObserver,
     verify::{self, Verified},
     write,
@@ -29,6 +29,11 @@ use crate::{
 
 /// Share of the budget that is kept for the verification. Its rounds have a minimum, so it may take longer.
 const VERIFY_SHARE: f64 = 0.4;
+
+/// What is particular about several shapes.
+pub(super) const ONLY_RULES: &str = "only rules are searched, and no settings but pinned ones, since a variable reaches jobs of \
+                                     every shape and may not ship on the evidence of one; tune one shape to find settings, \
+                                     and --pin them for several";
 
 /// The whole run on its connected nodes.
 pub(super) struct Course<'a> {
@@ -62,30 +67,23 @@ pub(super) struct Tuned<'a> {
 }
 
 impl Tuned<'_> {
-    /// `4x8`: nodes as the engine sees them, and ranks on each.
-    pub(super) fn name(&self) -> String {
-        name(&self.run.info)
+    /// As the user named it.
+    pub(super) fn shape(&self) -> Shape {
+        shape_of(&self.run.config, &self.run.config.cluster.slots)
     }
-}
-
-fn name(info: &BenchInfo) -> String {
-    format!("{}x{}", info.nodes, info.ranks / info.nodes.max(1))
-}
-
-/// A shape without a result.
-pub(super) struct Untuned {
-    /// `4x8`.
-    pub(super) name: String,
-    /// Why.
-    pub(super) why: RunError,
 }
 
 /// What came of every shape.
 #[derive(Default)]
 pub(super) struct Results<'a> {
+    /// Whether the user asked for several shapes, so that each result needs its shape's name.
+    pub(super) of_shapes: bool,
     /// Largest first.
     pub(super) tuned: Vec<Tuned<'a>>,
-    pub(super) untuned: Vec<Untuned>,
+    /// Shapes without a result, and why.
+    pub(super) untuned: Vec<(Shape, String)>,
+    /// How many of those failed; the others were not begun.
+    failed: u64,
 }
 
 impl<'a> Course<'a> {
@@ -106,7 +104,7 @@ impl<'a> Course<'a> {
         let mut observer = RunObserver::new(self.recorder, self.controls);
         let results = if self.config.shapes.is_empty() {
             let tuned = self.tune(self.config.clone(), bench, &mut observer)?;
-            Results { tuned: vec![tuned], untuned: Vec::new() }
+            Results { tuned: vec![tuned], ..Results::default() }
         } else {
             self.tune_shapes(bench, &mut observer)?
         };
@@ -118,27 +116,19 @@ impl<'a> Course<'a> {
         bench: &mut ClusterBench<'_>,
         observer: &mut RunObserver<'_>,
     ) -> Result<Results<'a>, RunError> {
-        let text = "several job shapes: only rules are searched, and no settings but pinned ones, since a variable reaches jobs \
-                    of every shape; tune one shape to find settings, and --pin them here";
-        self.recorder.log(Level::Info, "", text.to_owned());
-        let mut results = Results::default();
-        let of = self.config.shapes.len();
+        self.recorder.log(Level::Info, "", format!("several job shapes: {ONLY_RULES}"));
+        let mut results = Results { of_shapes: true, ..Results::default() };
+        let mut first_error = None;
         let mut trials_left = self.config.max_trials;
         for (index, slots) in self.config.shapes.iter().enumerate() {
+            let shape = shape_of(self.config, slots);
             if index > 0 && self.controls.directive() == Directive::Finish {
-                self.recorder.log(Level::Warn, "", format!("{} of {of} shapes are not tuned: ended early", of - index));
-                break;
+                self.recorder.log(Level::Warn, "", format!("{shape} is not tuned: the run was ended early"));
+                results.untuned.push((shape, "the run was ended early".to_owned()));
+                continue;
             }
             bench.reshape(slots.clone());
-            let info = bench.info();
-            let (nodes, ranks) = (info.nodes, info.ranks);
-            self.recorder.record(Event::Shape { index: index as u32, of: of as u32, nodes, ranks });
-            let left = of - index;
-            let config = RunConfig {
-                budget_s: self.config.budget_s.map(|total| share(total, bench.now_s(), left)),
-                max_trials: trials_left.map(|trials| (trials / left as u64).max(1)),
-                ..of_shape(self.config, slots)
-            };
+            let config = self.begin_shape(index, slots, trials_left, bench);
             match self.tune(config, bench, observer) {
                 Ok(tuned) => {
                     trials_left = trials_left.map(|trials| trials.saturating_sub(tuned.outcome.trials));
@@ -146,20 +136,37 @@ impl<'a> Course<'a> {
                 }
                 // About this shape alone: hours of the others must not be lost with it.
                 Err(why @ (RunError::Usage(_) | RunError::Unusable(_) | RunError::Internal(_))) => {
-                    self.recorder.log(Level::Error, "", format!("{} is not tuned: {why}", name(&info)));
-                    results.untuned.push(Untuned { name: name(&info), why });
+                    self.recorder.log(Level::Error, "", format!("{shape} is not tuned: {why}"));
+                    results.untuned.push((shape, why.to_string()));
+                    results.failed += 1;
+                    first_error.get_or_insert(why);
                 }
                 Err(error) => return Err(error),
             }
         }
-        if results.tuned.is_empty()
-            && let Some(first) = results.untuned.pop()
-        {
-            return Err(first.why);
+        if results.tuned.is_empty() {
+            return Err(first_error.unwrap_or(RunError::Interrupted));
         }
-        results.tuned.sort_by_key(|tuned| std::cmp::Reverse((tuned.run.info.ranks, tuned.run.info.nodes)));
-        agree_on_environment(&mut results);
+        results.tuned.sort_by_key(|tuned| Reverse((tuned.run.info.ranks, tuned.run.info.nodes)));
+        let verified = results.tuned.iter_mut().map(|tuned| &mut tuned.verified).collect();
+        verify::agree_on_environment(verified, results.failed == 0);
         Ok(results)
+    }
+
+    /// Announces a shape; returns the run as it is for that one, with its share of what is left.
+    fn begin_shape(&self, index: usize, slots: &[u32], trials_left: Option<u64>, bench: &dyn Bench) -> RunConfig {
+        let BenchInfo { nodes, ranks, .. } = bench.info();
+        let of = self.config.shapes.len();
+        self.recorder.record(Event::Shape { index: index as u32, of: of as u32, nodes, ranks });
+        let shapes_left = of - index;
+        let mut config = self.config.clone();
+        config.cluster.hosts.truncate(slots.len());
+        config.cluster.slots = slots.to_vec();
+        config.budget_s = config.budget_s.map(|total| share(total, bench.now_s(), shapes_left));
+        config.max_trials = trials_left.map(|trials| (trials / shapes_left as u64).max(1));
+        // There is one environment.
+        config.strategy = Strategy::Exhaustive;
+        config
     }
 
     /// Searches and verifies one shape.
@@ -193,25 +200,23 @@ impl<'a> Course<'a> {
         let keeps_defaults = results.tuned.iter().all(|tuned| tuned.verified.keeps_defaults());
         let end = if keeps_defaults { RunEnd::DefaultsBest } else { RunEnd::Tuned };
         // A shape that was asked for and could not be measured is a failure like that of a trial.
-        let failed_trials = failed_trials + results.untuned.len() as u64;
+        let failed_trials = failed_trials + results.failed;
         Ok(RunOutcome { end, summary: results.headline(), written, failed_trials })
     }
 }
 
 impl Results<'_> {
-    /// Whether each result needs its shape's name.
-    pub(super) fn is_of_shapes(&self) -> bool {
-        self.tuned.len() + self.untuned.len() > 1
-    }
-
     /// The outcome in one sentence, shape by shape where there are several.
     pub(super) fn headline(&self) -> String {
-        let tuned = self.tuned.iter().map(|tuned| (tuned.name(), tuned.verified.headline()));
-        if !self.is_of_shapes() {
-            return tuned.map(|(_, headline)| headline).collect();
-        }
-        let untuned = self.untuned.iter().map(|shape| (shape.name.clone(), format!("not tuned: {}", shape.why)));
-        tuned.chain(untuned).map(|(name, text)| format!("{name}: {text}")).collect::<Vec<_>>().join("; ")
+        self.headlines().join("; ")
+    }
+
+    /// A sentence for each shape.
+    pub(super) fn headlines(&self) -> Vec<String> {
+        let named = |shape: Shape, text: String| if self.of_shapes { format!("{shape}: {text}") } else { text };
+        let tuned = self.tuned.iter().map(|tuned| named(tuned.shape(), tuned.verified.headline()));
+        let untuned = self.untuned.iter().map(|(shape, why)| named(*shape, format!("not tuned: {why}")));
+        tuned.chain(untuned).collect()
     }
 }
 
@@ -220,36 +225,24 @@ fn share(total_s: f64, now_s: f64, shapes_left: usize) -> f64 {
     now_s + (total_s - now_s).max(0.0) / shapes_left.max(1) as f64
 }
 
-/// The run as it is for one shape.
-fn of_shape(config: &RunConfig, slots: &[u32]) -> RunConfig {
-    let mut config = config.clone();
-    config.cluster.hosts.truncate(slots.len());
-    config.cluster.slots = slots.to_vec();
-    // There is one environment.
-    config.strategy = Strategy::Exhaustive;
-    config
-}
-
-/// A variable reaches jobs of every shape. Where the pinned settings did not pass in all of them, they do not ship, nor do
-/// the rules that were measured with them.
-fn agree_on_environment(results: &mut Results<'_>) {
-    let environments: BTreeSet<Environment> = results.tuned.iter().map(|tuned| tuned.verified.environment()).collect();
-    if environments.len() < 2 && results.untuned.is_empty() {
-        return;
+/// The shape of a layout. An emulated node is one rank.
+fn shape_of(config: &RunConfig, slots: &[u32]) -> Shape {
+    let first = slots.first().copied().unwrap_or(0);
+    if config.cluster.emulate_nodes {
+        return Shape { nodes: first, ranks_per_node: 1 };
     }
-    for tuned in &mut results.tuned {
-        let environment = tuned.verified.environment();
-        if !environment.is_empty() {
-            let why = format!("{environment} is not good for every shape, and what was measured here needs it");
-            tuned.verified.withdraw(why);
-        }
-    }
+    Shape { nodes: slots.len() as u32, ranks_per_node: first }
 }
 
 impl Run<'_> {
     fn search(&self, bench: &mut dyn Bench, observer: &mut RunObserver<'_>) -> Result<SearchOutcome, RunError> {
         let config = &self.config;
         let space = self.space().map_err(|error| RunError::Usage(error.to_string()))?;
+        let is_idle = self.config.settings.pins.is_empty() && space.choices.values().all(Vec::is_empty);
+        if !config.shapes.is_empty() && is_idle {
+            let text = "of several job shapes only rules are searched, and there is no choice here to make rules of: tune one shape";
+            return Err(RunError::Usage(text.to_owned()));
+        }
         self.recorder.record(Event::Space {
             dimensions: space.dimensions.iter().map(|d| (d.name.clone(), d.values.clone())).collect(),
             choices: facts::all_choices(&space),
@@ -323,4 +316,22 @@ fn probe(
         recorder.log(Level::Warn, "", text);
     }
     Ok(Some(probe))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_that_is_left_is_divided_among_the_shapes_that_are_left() {
+        for (total, now, left, end) in [
+            (300.0, 0.0, 3, 100.0),
+            // The first took longer than its share.
+            (300.0, 140.0, 2, 220.0),
+            (300.0, 220.0, 1, 300.0),
+            (300.0, 310.0, 2, 310.0),
+        ] {
+            assert!((share(total, now, left) - end).abs() < 1e-9, "{total} {now} {left}");
+        }
+    }
 }

@@ -3,16 +3,13 @@
 use std::fmt::Write as _;
 
 use gdrtune_profiles::{
-    profile::{Profile, Rule, Speedup},
+    profile::{Cluster, Profile, Rule, Speedup},
     size::Size,
     vocab::{Engine, Point},
 };
 
+use super::{Shape, course::ONLY_RULES};
 use crate::event::Decision;
-
-/// Why no settings were searched.
-const ONLY_RULES: &str = "Only rules were searched: a variable reaches jobs of every shape, so it may not ship on the evidence of \
-                          one. Tune one shape to find settings, and pin them for several.";
 
 /// What the A/B says of one point.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,14 +28,12 @@ pub(super) struct PointVerdict {
 
 /// One job shape.
 pub(super) struct ShapeSummary<'a> {
-    /// `4x8`.
-    pub name: String,
+    /// As the user named it.
+    pub shape: Shape,
     /// Nodes, emulated ones too.
     pub nodes: u32,
     /// Ranks over all nodes.
     pub ranks: u32,
-    /// Its outcome in one sentence.
-    pub headline: String,
     /// The last A/B, point by point.
     pub verdicts: Vec<PointVerdict>,
     /// What was tried and left out, and why.
@@ -47,16 +42,16 @@ pub(super) struct ShapeSummary<'a> {
 
 /// What the summary is about.
 pub(super) struct Summary<'a> {
-    /// One sentence: the outcome.
-    pub headline: &'a str,
+    /// The outcome in one sentence for each shape.
+    pub headlines: &'a [String],
     /// What was measured on, in words.
     pub place: &'a str,
     /// The profile as written.
     pub profile: &'a Profile,
-    /// Every shape, largest first.
+    /// Whether the user asked for several shapes.
+    pub of_shapes: bool,
+    /// Every shape with a result, largest first.
     pub shapes: &'a [ShapeSummary<'a>],
-    /// Shapes without a result, and why.
-    pub untuned: &'a [String],
     /// Files that were written beside this one.
     pub files: &'a [&'a str],
 }
@@ -72,7 +67,10 @@ impl Summary<'_> {
 
     fn write(&self, out: &mut String) -> std::fmt::Result {
         let run = &self.profile.run;
-        writeln!(out, "# gdrtune run {}\n\n{}\n", run.id, self.headline)?;
+        writeln!(out, "# gdrtune run {}\n", run.id)?;
+        let bullet = if self.of_shapes { "- " } else { "" };
+        self.headlines.iter().try_for_each(|headline| writeln!(out, "{bullet}{headline}"))?;
+        writeln!(out)?;
         writeln!(out, "Measured on {}: {}.", self.place, engine_words(run.engine))?;
         let cluster = &self.profile.cluster;
         if let (Some(nccl), Some(gpu)) = (&cluster.nccl, &cluster.gpu) {
@@ -86,60 +84,49 @@ impl Summary<'_> {
             gdrtune_profiles::profile::Baseline::Stock => "nothing set at all",
         };
         let trials = run.trials;
-        match self.only_shape() {
-            Some(shape) => {
-                let (nodes, ranks) = (shape.nodes, shape.ranks);
-                let counts = format!("{nodes} nodes, {ranks} ranks, {trials} trials in the search");
-                writeln!(out, "{counts}; default arm: {baseline}.\n\n## Settings\n")?;
-                self.settings(out, &self.profile.rule)?;
-                shape.table(out, "##")?;
-                shape.left_out(out, "##")?;
-            }
-            None => {
-                let names: Vec<&str> = self.shapes.iter().map(|shape| shape.name.as_str()).collect();
-                let names = names.join(", ");
-                writeln!(out, "Job shapes {names}; {trials} trials in the searches; default arm: {baseline}.\n")?;
-                writeln!(out, "{ONLY_RULES}\n")?;
-                self.sections(out)?;
-            }
+        if self.of_shapes {
+            let shapes: Vec<String> = self.shapes.iter().map(|shape| shape.shape.to_string()).collect();
+            let shapes = shapes.join(", ");
+            writeln!(out, "Job shapes {shapes}; {trials} trials in the searches; default arm: {baseline}.\n")?;
+            writeln!(out, "Of several shapes {ONLY_RULES}.\n")?;
+        } else {
+            let Cluster { nodes, ranks, .. } = cluster;
+            writeln!(out, "{nodes} nodes, {ranks} ranks, {trials} trials in the search; default arm: {baseline}.\n")?;
+            writeln!(out, "## Settings\n")?;
+            self.settings(out, &self.profile.rule)?;
         }
+        self.sections(out)?;
         writeln!(out, "## Files\n")?;
         self.files.iter().try_for_each(|file| writeln!(out, "- `{file}`"))
     }
 
-    /// The shape of a run that has no other.
-    fn only_shape(&self) -> Option<&ShapeSummary<'_>> {
-        match (self.shapes, self.untuned) {
-            ([shape], []) => Some(shape),
-            _ => None,
-        }
-    }
-
     fn sections(&self, out: &mut String) -> std::fmt::Result {
-        if !self.profile.env.is_empty() {
+        if self.of_shapes && !self.profile.env.is_empty() {
             writeln!(out, "## Settings of every shape\n")?;
             self.settings(out, &[])?;
         }
         for shape in self.shapes {
-            let ShapeSummary { name, nodes, ranks, headline, .. } = shape;
-            writeln!(out, "## Shape {name}: {nodes} nodes, {ranks} ranks\n\n{headline}\n\n### Rules\n")?;
-            let of_shape = |rule: &&Rule| (rule.nodes, rule.ranks) == (*nodes, *ranks);
-            let rules: Vec<Rule> = self.profile.rule.iter().filter(of_shape).cloned().collect();
-            if rules.is_empty() {
-                writeln!(out, "None: keep the defaults.\n")?;
-            } else {
-                rules.iter().try_for_each(|rule| write_rule(out, rule))?;
-                writeln!(out)?;
+            if self.of_shapes {
+                self.rules_of(shape, out)?;
             }
-            shape.table(out, "###")?;
-            shape.left_out(out, "###")?;
-        }
-        if !self.untuned.is_empty() {
-            writeln!(out, "## Shapes without a result\n")?;
-            self.untuned.iter().try_for_each(|line| writeln!(out, "- {line}"))?;
-            writeln!(out)?;
+            let heading = if self.of_shapes { "###" } else { "##" };
+            shape.table(out, heading)?;
+            shape.left_out(out, heading)?;
         }
         Ok(())
+    }
+
+    /// Begins a shape's section with its rules.
+    fn rules_of(&self, shape: &ShapeSummary<'_>, out: &mut String) -> std::fmt::Result {
+        let ShapeSummary { shape, nodes, ranks, .. } = shape;
+        writeln!(out, "## Shape {shape}: {nodes} nodes, {ranks} ranks\n")?;
+        let is_of_shape = |rule: &&Rule| (rule.nodes, rule.ranks) == (*nodes, *ranks);
+        let mut rules = self.profile.rule.iter().filter(is_of_shape).peekable();
+        if rules.peek().is_none() {
+            return writeln!(out, "No rule: keep the defaults.\n");
+        }
+        rules.try_for_each(|rule| write_rule(out, rule))?;
+        writeln!(out)
     }
 
     fn settings(&self, out: &mut String, rules: &[Rule]) -> std::fmt::Result {

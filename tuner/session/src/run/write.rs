@@ -57,7 +57,7 @@ pub(super) fn files(course: &Course<'_>, results: &Results<'_>) -> Result<Vec<(S
 fn choices(results: &Results<'_>) -> Vec<PointChoice> {
     let of_shape = |tuned: &Tuned<'_>| {
         let BenchInfo { nodes, ranks, .. } = tuned.run.info;
-        let shape = results.is_of_shapes().then_some((nodes, ranks));
+        let shape = results.of_shapes.then_some((nodes, ranks));
         let pick = |result: &PointResult| {
             let pick = &result.pick;
             Some(PointChoice {
@@ -190,20 +190,18 @@ fn workload(calls: CallMode) -> String {
 
 fn summary(course: &Course<'_>, results: &Results<'_>, profile: &Profile) -> String {
     let shapes = results.tuned.iter().map(|tuned| ShapeSummary {
-        name: tuned.name(),
+        shape: tuned.shape(),
         nodes: tuned.run.info.nodes,
         ranks: tuned.run.info.ranks,
-        headline: tuned.verified.headline(),
         verdicts: verdicts(&tuned.verified),
         left_out: &tuned.verified.left_out,
     });
-    let untuned = results.untuned.iter().map(|shape| format!("{}: {}", shape.name, shape.why));
     Summary {
-        headline: &results.headline(),
+        headlines: &results.headlines(),
         place: &facts::place(course.config, course.inventories, course.emulated.as_deref()),
         profile,
+        of_shapes: results.of_shapes,
         shapes: &shapes.collect::<Vec<_>>(),
-        untuned: &untuned.collect::<Vec<_>>(),
         files: OUTPUT_FILES,
     }
     .to_markdown()
