@@ -43,8 +43,7 @@ fn each_shape_is_tuned_and_kept_apart() {
     let shapes: Vec<_> = told.iter().filter(|e| e["type"] == "shape").map(|e| (&e["index"], &e["ranks"])).collect();
     assert_eq!(shapes, [(&Value::from(0), &Value::from(2)), (&Value::from(1), &Value::from(4))]);
     assert_eq!(told.iter().filter(|e| e["type"] == "phase" && e["phase"] == "baseline").count(), 2);
-    let trials: Vec<u64> =
-        told.iter().filter(|e| e["type"] == "trial").map(|e| e["trial"].as_u64().unwrap()).collect();
+    let trials: Vec<u64> = told.iter().filter(|e| e["type"] == "trial").map(|e| e["trial"].as_u64().unwrap()).collect();
     assert_eq!(trials, (0..trials.len() as u64).collect::<Vec<_>>(), "trials are numbered through");
     assert!(told.iter().all(|e| e["type"] != "trial" || e["environment"] == serde_json::json!({})), "only rules");
 

@@ -123,10 +123,9 @@ impl Run {
                 self.note(t_ms, level, summary.clone());
                 self.summary.ended = Some(Ended { end: Some(end), summary });
             }
-            // A table for later; the log has what matters of it.
-            Event::Predicted { .. } => {}
-            // The frequent ones are taken by `ingest`.
-            Event::Trial(_)
+            // A table for later, of which the log has what matters; the frequent ones are taken by `ingest`.
+            Event::Predicted { .. }
+            | Event::Trial(_)
             | Event::Log { .. }
             | Event::Node { .. }
             | Event::Dropped { .. }
