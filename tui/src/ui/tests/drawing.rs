@@ -45,7 +45,7 @@ fn a_new_shape_is_named_and_its_charts_begin_anew() {
     let event = Event::Shape { index: 1, of: 3, nodes: 2, ranks: 16 };
     feed(&mut state, [&Record { seq: 0, t_ms: 0, event }]);
     assert!(rows(&state)[0].contains("shape 2 of 3: 2 nodes, 16 ranks"), "{}", rows(&state)[0]);
-    assert!(rows(&state).concat().contains("4 of 4 ready"), "the other nodes are still there");
+    assert!(rows(&state).concat().contains("of 4 ready"), "the run's nodes, not the shape's");
     let summary = &state.run.summary;
     assert_eq!((summary.n_ranks(), summary.gain(), summary.points.len()), (16, None, n_points));
     assert!(summary.points.values().all(|series| series.default_us().is_none() && series.verdict.is_none()));

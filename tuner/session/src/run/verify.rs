@@ -103,7 +103,10 @@ pub(super) fn agree_on_environment(shapes: Vec<&mut Verified>, is_complete: bool
     for verified in shapes {
         let environment = verified.environment();
         if !environment.is_empty() {
-            let why = format!("{environment} did not pass in every shape, and what passed here was measured with it");
+            let why = format!(
+                "{environment} did not pass in every shape, and what passed here was measured with it; tune this shape alone, or \
+                 the shapes without it"
+            );
             verified.withdrawn = Some(why);
         }
     }
