@@ -181,6 +181,17 @@ impl Profile {
     pub fn environment(&self) -> Environment {
         self.env.iter().map(|s| (s.name.clone(), s.value.clone())).collect()
     }
+
+    /// Job shapes that have rules, as (nodes, ranks), in the order of their first rules.
+    pub fn rule_shapes(&self) -> Vec<(u32, u32)> {
+        let mut shapes = Vec::new();
+        for shape in self.rule.iter().map(|rule| (rule.nodes, rule.ranks)) {
+            if !shapes.contains(&shape) {
+                shapes.push(shape);
+            }
+        }
+        shapes
+    }
 }
 
 /// One line of `choices.json`: the search's pick for a point, before any gate.
@@ -196,6 +207,12 @@ pub struct PointChoice {
     pub median_us: f64,
     /// How many samples that is.
     pub samples: u32,
+    /// Nodes, where the run tuned several job shapes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<u32>,
+    /// Ranks over all nodes, where the run tuned several job shapes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<u32>,
 }
 
 impl PointChoice {

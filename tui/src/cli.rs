@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gdrtune_profiles::vocab::{Collective, DataType, Engine};
+use gdrtune_session::run::Shapes;
 use gdrtune_wire::WorkerCommand;
 
 use self::parse::{parse_choice, parse_duration_s, parse_engine, parse_named, parse_worker_command};
@@ -203,6 +204,14 @@ pub(crate) struct TuneArgs {
     /// How NCCL is used.
     #[command(flatten)]
     pub(crate) nccl: NcclArgs,
+    /// Job shapes to tune one after the other, such as 2x8,4x8,32x1; each takes the first hosts, and keeps rules of its own
+    ///
+    /// NODES hosts with `RANKS_PER_NODE` ranks each; with --emulate-nodes, Nx1 is N ranks of this machine. The time (and
+    /// --trials) is divided among the shapes. Of several shapes only rules are searched, no settings but pinned ones: a variable
+    /// reaches jobs of every shape, so it may not ship on the evidence of one. Tune one shape to find settings, then --pin
+    /// them for several; they ship if they pass in every shape.
+    #[arg(long, value_name = "NODESxRANKS_PER_NODE,...", value_parser = parse_named::<Shapes>, conflicts_with = "ranks_per_node")]
+    pub(crate) shapes: Option<Shapes>,
     /// Time for the whole run, such as 90s, 5m or 1h; a verification that has begun is finished, even if that takes longer
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration_s)]
     pub(crate) budget: f64,
@@ -437,6 +446,10 @@ mod tests {
             (&["tune", "--engine", "mpi"], "unknown engine `mpi`: use one of nccl, native, replay, sim"),
             (&["tune", "--budget", "5d"], "unknown unit `d`: use s, m or h"),
             (&["tune", "-w", "a", "--hostfile", "b"], "cannot be used with"),
+            (&["tune", "--shapes", "2x8,4"], "`4` is no job shape: write NODESxRANKS_PER_NODE, such as 4x8"),
+            (&["tune", "--shapes", "2x8,0x8"], "`0x8`: the number of nodes must be 1 to 65536"),
+            (&["tune", "--shapes", "2x8,2x8"], "the shape 2x8 is named twice"),
+            (&["tune", "--shapes", "2x8", "--ranks-per-node", "8"], "cannot be used with"),
             (&["bench", "--choice", "ring"], "expected ALGORITHM/PROTOCOL"),
             (&["bench", "--choice", "ring/simple/0"], "`0` is no channel count: use 1 to 64"),
             (&["bench", "--choice", "ring/fast"], "unknown protocol `fast`: use one of ll, ll128, simple"),

@@ -115,6 +115,10 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 NodeState::Lost => self.line(t, &format!("{host}: LOST: {detail}")),
             },
             Event::Emulated { why } => self.line(t, &format!("EMULATED nodes: {why}")),
+            Event::Shape { index, of, nodes, ranks } => {
+                self.say_score(t)?;
+                self.line(t, &format!("== shape {} of {of}: {nodes} node(s), {ranks} ranks", index + 1))
+            }
             Event::Phase { phase } => {
                 self.phase = Some(*phase);
                 self.say_score(t)?;
@@ -243,6 +247,7 @@ mod tests {
         let mut lines = PlainLines::new(&mut out);
         let failed = TrialResult::Failed { kind: Failure::Hung, detail: "killed at its deadline".into() };
         let events = [
+            (0, Event::Shape { index: 1, of: 2, nodes: 2, ranks: 16 }),
             (0, Event::Phase { phase: Phase::Search }),
             (2_000, trial(0, timed())),
             (2_100, trial(1, timed())),
@@ -256,6 +261,7 @@ mod tests {
         assert_eq!(
             text.lines().map(str::trim_start).collect::<Vec<_>>(),
             [
+                "0.0s  == shape 2 of 2: 2 node(s), 16 ranks",
                 "0.0s  -- search",
                 "2.0s  search: 2 s, 1 trials; now allreduce 64K own choice: 120.0 us, busbw 0.820 GB/s",
                 "2.2s  trial 2 failed (hung): allreduce 64K own choice: killed at its deadline",

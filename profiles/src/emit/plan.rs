@@ -58,6 +58,11 @@ impl<'a> Plan<'a> {
         let nccl = cluster.nccl.as_deref().map(|version| format!(", NCCL {version}")).unwrap_or_default();
         let baseline = run.baseline.name();
         let mut head = vec![format!("gdrtune settings for {} nodes, {} ranks{gpu}", cluster.nodes, cluster.ranks)];
+        let shapes = self.profile.rule_shapes();
+        if shapes.iter().any(|shape| *shape != (cluster.nodes, cluster.ranks)) {
+            let shapes: Vec<String> = shapes.iter().map(|(nodes, ranks)| format!("{nodes} with {ranks}")).collect();
+            head.push(format!("rules hold for these nodes with ranks: {}", shapes.join(", ")));
+        }
         head.extend(labels(self.profile).into_iter().map(str::to_owned));
         head.push(format!("measured with engine {}{nccl}; gdrtune {}", run.engine, run.tool));
         head.push(format!("run {}: workload {}, {} trials, baseline {baseline}", run.id, run.workload, run.trials));

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     grammar::{env_file, nccl_conf, shell, tuner_csv::RuleTable},
-    profile::{Class, EnvSetting},
+    profile::{Class, EnvSetting, Rule},
 };
 
 fn nccl() -> Profile {
@@ -55,6 +55,24 @@ fn from_nccl_everything_is_live() {
     );
     assert_eq!(live_rules(&nccl(), &EmitOptions::plain()), ["tree/ll/2", "ring/simple"]);
     assert_eq!(live_rules(&nccl(), &for_engine(Engine::Native)).len(), 2);
+}
+
+#[test]
+fn rules_of_several_shapes_are_emitted_and_read_back() {
+    let mut profile = nccl();
+    let smaller: Vec<Rule> = profile.rule.iter().map(|rule| Rule { nodes: 2, ranks: 16, ..rule.clone() }).collect();
+    profile.rule.extend(smaller);
+    let (read_back, diagnostics) = Profile::parse(&profile.to_toml(), "several").unwrap();
+    assert_eq!((&read_back, diagnostics), (&profile, vec![]), "the same sizes of another shape do not overlap");
+    for format in Format::ALL {
+        let text = emit(&profile, *format, &EmitOptions::plain()).unwrap();
+        let says = text.contains("# rules hold for these nodes with ranks: 4 with 32, 2 with 16");
+        assert_eq!(says, *format != Format::Json, "{format}: {text}");
+        assert!(!emit(&nccl(), *format, &EmitOptions::plain()).unwrap().contains("rules hold for"));
+    }
+    let (table, _) = RuleTable::parse(&emit(&profile, Format::TunerCsv, &EmitOptions::plain()).unwrap());
+    let shapes: Vec<_> = table.rules().iter().map(|rule| (rule.nodes, rule.ranks)).collect();
+    assert_eq!(shapes, [(Some(4), Some(32)); 2].iter().chain(&[(Some(2), Some(16)); 2]).copied().collect::<Vec<_>>());
 }
 
 #[test]

@@ -58,12 +58,14 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<Exit, Failure> {
 }
 
 pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
-    let cluster = super::cluster(&args.hosts, &args.measure, &args.nccl)?;
+    let mut cluster = super::cluster(&args.hosts, &args.measure, &args.nccl)?;
+    let shapes = shapes(args, &mut cluster)?;
     let points = super::points(&args.measure)?;
     let settings = run::SpaceSettings::parse(&args.pin, &args.exclude).map_err(Failure::usage)?;
     let existing = if args.force { Existing::Replace } else { Existing::Refuse };
     let out = claim(&args.out, existing)?;
     let config = RunConfig {
+        shapes,
         settings,
         budget_s: Some(args.budget),
         max_trials: args.trials,
@@ -75,12 +77,22 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
     execute(config, &args.show, args.expect_gain)
 }
 
+/// Ranks of each shape where there are several; `cluster` becomes what they need together. A single shape is a cluster like
+/// any other.
+fn shapes(args: &TuneArgs, cluster: &mut ClusterRequest) -> Result<Vec<Vec<u32>>, Failure> {
+    let Some(shapes) = &args.shapes else { return Ok(Vec::new()) };
+    let layouts =
+        shapes.lay_out(cluster).map_err(|error| Failure::usage(anyhow::Error::from(error).context("--shapes")))?;
+    Ok(if layouts.len() > 1 { layouts } else { Vec::new() })
+}
+
 /// What `tune` and `demo` share, with the defaults of a plain `tune`.
 fn base_config(cluster: ClusterRequest, points: Vec<Point>, out: OutputDir) -> RunConfig {
     RunConfig {
         run_id: run::new_run_id(),
         tool: env!("CARGO_PKG_VERSION").to_owned(),
         cluster,
+        shapes: Vec::new(),
         points,
         space: SpaceSize::Standard,
         settings: run::SpaceSettings::default(),

@@ -32,13 +32,15 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
         return Err(Failure::usage_text(text));
     }
     let measure = measure_args(args, &profile);
-    let points = recheck::affected(&profile, &super::points(&measure)?);
+    let all_points = super::points(&measure)?;
+    let cluster = super::cluster(&args.hosts, &measure, &args.nccl)?;
+    let (nodes, ranks) = shape(&cluster);
+    check_shape(&profile, nodes, ranks)?;
+    let points = recheck::affected(&profile, nodes, ranks, &all_points);
     if points.is_empty() {
         let text = format!("{} changes nothing at these sizes: it keeps the defaults there", args.profile.display());
         return Err(Failure::usage_text(text).with_hint("choose others with --collectives and --sizes"));
     }
-    let cluster = super::cluster(&args.hosts, &measure, &args.nccl)?;
-    check_shape(&profile, &cluster)?;
     let runtime = super::runtime()?;
     let max_bytes = points.iter().map(|point| point.bytes).max().unwrap_or(0);
     let pace = PaceConfig { min_lease_ms: (args.trial.trial_timeout * 1e3) as u64, ..PaceConfig::default() };
@@ -87,16 +89,24 @@ fn measure_args(args: &VerifyArgs, profile: &Profile) -> MeasureArgs {
     }
 }
 
-/// Rules of another shape would match nothing, and the comparison would say that the profile does no harm.
-fn check_shape(profile: &Profile, cluster: &ClusterRequest) -> Result<(), Failure> {
+/// Nodes and ranks of the present cluster, as the engine will see them.
+fn shape(cluster: &ClusterRequest) -> (u32, u32) {
     let ranks: u32 = cluster.slots.iter().sum();
     let nodes = if cluster.emulate_nodes { ranks } else { cluster.slots.len() as u32 };
-    let (wanted_nodes, wanted_ranks) = (profile.cluster.nodes, profile.cluster.ranks);
-    if (nodes, ranks) == (wanted_nodes, wanted_ranks) {
+    (nodes, ranks)
+}
+
+/// Rules of another shape would match nothing, and the comparison would say that the profile does no harm.
+fn check_shape(profile: &Profile, nodes: u32, ranks: u32) -> Result<(), Failure> {
+    if recheck::has_shape(profile, nodes, ranks) {
         return Ok(());
     }
-    let text =
-        format!("the profile is for {wanted_nodes} nodes with {wanted_ranks} ranks, and here are {nodes} with {ranks}");
+    let mut shapes = profile.rule_shapes();
+    if shapes.is_empty() {
+        shapes.push((profile.cluster.nodes, profile.cluster.ranks));
+    }
+    let wanted: Vec<String> = shapes.iter().map(|(nodes, ranks)| format!("{nodes} nodes with {ranks} ranks")).collect();
+    let text = format!("the profile is for {}, and here are {nodes} with {ranks}", wanted.join(" or "));
     let hint = if profile.run.emulated && profile.run.engine == Engine::Nccl {
         "choose --ranks-per-node to match; it was measured with --emulate-nodes"
     } else {

@@ -9,8 +9,8 @@ use gdrtune_session::event::{
 
 use super::{
     run::{
-        BestKnown, Current, Ended, EnvironmentInPlay, Label, LogLine, Node, Outcome, PointVerdict, Run, TrialRow,
-        Trying,
+        BestKnown, Current, Ended, EnvironmentInPlay, Label, LogLine, Node, Outcome, PointVerdict, Run, ShapeInPlay,
+        TrialRow, Trying,
     },
     text,
 };
@@ -63,7 +63,13 @@ impl Run {
                     n_ranks: ranks,
                     budget_ms: budget_s.map(|s| (s * 1000.0) as u64),
                     max_trials,
+                    shape: None,
                 });
+            }
+            Event::Shape { index, of, nodes, ranks } => {
+                self.summary.start_shape(ShapeInPlay { index, of, n_nodes: nodes, n_ranks: ranks });
+                let sizes = [text::count(u64::from(nodes), "node"), text::count(u64::from(ranks), "rank")];
+                self.note(t_ms, Level::Info, format!("shape {} of {of}: {}", index + 1, sizes.join(", ")));
             }
             Event::Emulated { why } => {
                 if let Some(label) = &mut self.summary.label {

@@ -84,6 +84,18 @@ pub(crate) struct Label {
     pub(crate) n_ranks: u32,
     pub(crate) budget_ms: Option<u64>,
     pub(crate) max_trials: Option<u64>,
+    /// The present one of several job shapes.
+    pub(crate) shape: Option<ShapeInPlay>,
+}
+
+/// The job shape that is being tuned, one of several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ShapeInPlay {
+    /// From 0.
+    pub(crate) index: u32,
+    pub(crate) of: u32,
+    pub(crate) n_nodes: u32,
+    pub(crate) n_ranks: u32,
 }
 
 /// One node.
@@ -252,7 +264,18 @@ impl Verdicts {
 impl Summary {
     /// Ranks over all nodes; 1 before the run said so.
     pub(crate) fn n_ranks(&self) -> u32 {
-        self.label.as_ref().map_or(1, |l| l.n_ranks)
+        self.label.as_ref().map_or(1, |l| l.shape.map_or(l.n_ranks, |shape| shape.n_ranks))
+    }
+
+    /// Forgets what is known of the points and of the search: what comes is about another shape.
+    pub(crate) fn start_shape(&mut self, shape: ShapeInPlay) {
+        if let Some(label) = &mut self.label {
+            label.shape = Some(shape);
+        }
+        for series in self.points.values_mut() {
+            *series = PointSeries::default();
+        }
+        (self.n_environments, self.environment, self.trying) = (None, None, None);
     }
 
     /// Whether no more records will come.

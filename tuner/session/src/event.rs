@@ -71,6 +71,17 @@ pub enum Event {
         /// Which ones.
         why: String,
     },
+    /// A run of several job shapes turns to the next one: what comes is about it alone.
+    Shape {
+        /// Running number from 0.
+        index: u32,
+        /// How many shapes the run has.
+        of: u32,
+        /// Nodes, emulated ones too.
+        nodes: u32,
+        /// Ranks over all nodes.
+        ranks: u32,
+    },
     /// Another part of the run began.
     Phase {
         /// Which.

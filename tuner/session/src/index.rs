@@ -57,7 +57,7 @@ const SCHEMA: &str = "
     DROP TABLE IF EXISTS verdict;
     CREATE TABLE run (run TEXT PRIMARY KEY, engine TEXT, hosts TEXT, ranks INTEGER, trials INTEGER, failed INTEGER,
                       shipped INTEGER, end TEXT, summary TEXT);
-    CREATE TABLE verdict (run TEXT, collective TEXT, bytes INTEGER, median REAL, low REAL, high REAL, p_faster REAL,
+    CREATE TABLE verdict (run TEXT, nodes INTEGER, ranks INTEGER, collective TEXT, bytes INTEGER, median REAL, low REAL, high REAL, p_faster REAL,
                           default_us REAL, tuned_us REAL, decision TEXT);
 ";
 
@@ -107,12 +107,14 @@ fn query(connection: &Connection) -> rusqlite::Result<Vec<RunRow>> {
 }
 
 fn insert(connection: &Connection, run: &StoredRun) -> rusqlite::Result<()> {
-    let Some(Event::RunStarted { run: id, engine, hosts, ranks, .. }) = run.records.first().map(|r| &r.event) else {
+    let Some(Event::RunStarted { run: id, engine, hosts, nodes, ranks, .. }) = run.records.first().map(|r| &r.event)
+    else {
         return Ok(());
     };
     let (mut trials, mut failed) = (0i64, 0i64);
     // A reduced candidate is measured again: the last verdict on a point counts.
     let mut decisions = HashMap::new();
+    let mut shape = (*nodes, *ranks);
     let (mut end, mut summary) = ("", "");
     for record in &run.records {
         match &record.event {
@@ -121,11 +123,13 @@ fn insert(connection: &Connection, run: &StoredRun) -> rusqlite::Result<()> {
                 failed += i64::from(matches!(trial.result, TrialResult::Failed { .. }));
             }
             Event::Verdict { point, speedup, default_us, tuned_us, decision } => {
-                decisions.insert(*point, *decision);
+                decisions.insert((shape, *point), *decision);
                 connection.execute(
-                    "INSERT INTO verdict VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                    "INSERT INTO verdict VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
                     params![
                         id,
+                        shape.0,
+                        shape.1,
                         point.collective.name(),
                         point.bytes as i64,
                         speedup.median,
@@ -138,6 +142,7 @@ fn insert(connection: &Connection, run: &StoredRun) -> rusqlite::Result<()> {
                     ],
                 )?;
             }
+            Event::Shape { nodes, ranks, .. } => shape = (*nodes, *ranks),
             Event::Finished { end: how, summary: text } => (end, summary) = (end_name(*how), text),
             _ => {}
         }
@@ -175,15 +180,16 @@ pub const fn end_name(end: RunEnd) -> &'static str {
 mod tests {
     use std::fs;
 
-    use gdrtune_profiles::vocab::Engine;
+    use gdrtune_profiles::{
+        profile::Speedup,
+        vocab::{Collective, Engine, Point},
+    };
 
     use super::*;
     use crate::{event::Record, store::RunWriter};
 
-    #[test]
-    fn the_index_is_rebuilt_from_the_runs_and_names_what_it_cannot_read() {
-        let dir = tempfile::tempdir().unwrap();
-        let started = Event::RunStarted {
+    fn started() -> Event {
+        Event::RunStarted {
             schema_version: 1,
             run: "r1".into(),
             tool: "0".into(),
@@ -195,10 +201,35 @@ mod tests {
             seed: 1,
             budget_s: None,
             max_trials: None,
+        }
+    }
+
+    #[test]
+    fn verdicts_on_a_point_count_once_in_each_shape() {
+        let dir = tempfile::tempdir().unwrap();
+        let verdict = || Event::Verdict {
+            point: Point { collective: Collective::AllReduce, bytes: 1024 },
+            speedup: Speedup { median: 1.2, low: 1.1, high: 1.3, p_faster: 0.99, repeats: 7 },
+            default_us: 12.0,
+            tuned_us: 10.0,
+            decision: Decision::Ship,
         };
+        let shape = |index, nodes| Event::Shape { index, of: 2, nodes, ranks: nodes };
+        let finished = Event::Finished { end: RunEnd::Tuned, summary: "two shapes".into() };
+        let events = [started(), shape(0, 2), verdict(), verdict(), shape(1, 4), verdict(), finished];
+        let mut writer = RunWriter::create(dir.path(), "r1").unwrap();
+        for (seq, event) in (0..).zip(events) {
+            writer.append(&Record { seq, t_ms: 0, event }).unwrap();
+        }
+        assert_eq!(rebuild(dir.path()).unwrap().0[0].shipped, 2);
+    }
+
+    #[test]
+    fn the_index_is_rebuilt_from_the_runs_and_names_what_it_cannot_read() {
+        let dir = tempfile::tempdir().unwrap();
         let finished = Event::Finished { end: RunEnd::DefaultsBest, summary: "nothing gained".into() };
         let mut writer = RunWriter::create(dir.path(), "r1").unwrap();
-        for (seq, event) in (0..).zip([started, finished]) {
+        for (seq, event) in (0..).zip([started(), finished]) {
             writer.append(&Record { seq, t_ms: 0, event }).unwrap();
         }
         fs::write(dir.path().join("r2.jsonl"), "rubbish\n").unwrap();

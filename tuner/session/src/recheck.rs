@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gdrtune_profiles::{
     emit::{EmitError, EmitOptions, Format, emit},
-    profile::Profile,
+    profile::{Profile, Rule},
     vocab::{Engine, Point},
 };
 use gdrtune_tuner::{
@@ -64,10 +64,21 @@ pub enum RecheckError {
     Bench(#[from] BenchError),
 }
 
-/// The points of `points` that the profile can change: all where it sets variables, else those that a rule covers.
-pub fn affected(profile: &Profile, points: &[Point]) -> Vec<Point> {
+/// Whether the profile has something for jobs of this shape: rules, or, in a profile of variables alone, the shape that
+/// was measured.
+pub fn has_shape(profile: &Profile, nodes: u32, ranks: u32) -> bool {
+    let is_measured = (profile.cluster.nodes, profile.cluster.ranks) == (nodes, ranks);
+    let shapes = profile.rule_shapes();
+    shapes.contains(&(nodes, ranks)) || is_measured && (shapes.is_empty() || !profile.env.is_empty())
+}
+
+/// The points of `points` that the profile can change in jobs of this shape: all where it sets variables, else those
+/// that a rule covers.
+pub fn affected(profile: &Profile, nodes: u32, ranks: u32, points: &[Point]) -> Vec<Point> {
+    let is_of_shape = |rule: &&Rule| (rule.nodes, rule.ranks) == (nodes, ranks);
     let covers = |point: &Point| {
-        profile.rule.iter().any(|rule| rule.collective == point.collective && rule.bytes.contains(point.bytes))
+        let mut rules = profile.rule.iter().filter(is_of_shape);
+        rules.any(|rule| rule.collective == point.collective && rule.bytes.contains(point.bytes))
     };
     points.iter().copied().filter(|point| !profile.env.is_empty() || covers(point)).collect()
 }
@@ -184,10 +195,29 @@ mod tests {
     fn only_what_a_profile_can_change_is_measured() {
         let mut profile = profile();
         let points = [point(1024), point(1 << 40)];
-        assert_eq!(affected(&profile, &points), points, "variables reach every call");
+        assert_eq!(affected(&profile, 4, 32, &points), points, "variables reach every call");
         profile.env.clear();
         profile.rule.retain(|rule| rule.bytes.max.is_some());
-        assert_eq!(affected(&profile, &points), [point(1024)]);
+        assert_eq!(affected(&profile, 4, 32, &points), [point(1024)]);
+        assert_eq!(affected(&profile, 2, 16, &points), [], "the rules are for 4 nodes with 32 ranks");
+    }
+
+    #[test]
+    fn a_profile_is_for_the_shapes_of_its_rules() {
+        let mut profile = profile();
+        let other = Rule { nodes: 2, ranks: 16, ..profile.rule[0].clone() };
+        profile.rule.push(other);
+        assert_eq!(profile.rule_shapes(), [(4, 32), (2, 16)]);
+        for (nodes, ranks, expected) in [(4, 32, true), (2, 16, true), (2, 32, false), (4, 16, false)] {
+            assert_eq!(has_shape(&profile, nodes, ranks), expected, "{nodes} {ranks}");
+        }
+        // Of the largest shape nothing but the variables shipped.
+        profile.rule.retain(|rule| rule.nodes == 2);
+        assert!(has_shape(&profile, 4, 32) && has_shape(&profile, 2, 16));
+        profile.env.clear();
+        assert!(!has_shape(&profile, 4, 32) && has_shape(&profile, 2, 16));
+        profile.rule.clear();
+        assert!(has_shape(&profile, 4, 32) && !has_shape(&profile, 2, 16));
     }
 
     #[test]

@@ -54,10 +54,12 @@ fn draw_label(state: &State, summary: &Summary, theme: &Theme, area: Rect, buffe
     }
     let dot = theme.glyphs.dot;
     let hosts = text::fit(&label.hosts, usize::from(area.width / 3), theme.glyphs.ellipsis);
-    let nodes = text::count(u64::from(label.n_nodes), "node");
-    let ranks = text::count(u64::from(label.n_ranks), "rank");
+    let (n_nodes, n_ranks) = label.shape.map_or((label.n_nodes, label.n_ranks), |shape| (shape.n_nodes, shape.n_ranks));
+    let shape = label.shape.map(|shape| format!("shape {} of {}: ", shape.index + 1, shape.of)).unwrap_or_default();
+    let nodes = text::count(u64::from(n_nodes), "node");
+    let ranks = text::count(u64::from(n_ranks), "rank");
     parts.push(Span::raw(format!("  {hosts}")));
-    parts.push(Span::raw(format!(" {dot} {nodes}, {ranks}")));
+    parts.push(Span::raw(format!(" {dot} {shape}{nodes}, {ranks}")));
     parts.push(Span::raw(format!(" {dot} {} engine", label.engine)));
     let used = draw_parts(parts, area, buffer);
     draw_right(vec![Span::styled(format!("run {}", label.run), theme.dim)], used, area, buffer);

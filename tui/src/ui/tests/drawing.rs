@@ -37,6 +37,22 @@ fn other_screens() {
 }
 
 #[test]
+fn a_new_shape_is_named_and_its_charts_begin_anew() {
+    let mut state = finished((120, 40));
+    state.run.summary.ended = None;
+    let (n_trials, n_points) = (state.run.trials.len(), state.run.summary.points.len());
+    assert!(state.run.summary.gain().is_some());
+    let event = Event::Shape { index: 1, of: 3, nodes: 2, ranks: 16 };
+    feed(&mut state, [&Record { seq: 0, t_ms: 0, event }]);
+    assert!(rows(&state)[0].contains("shape 2 of 3: 2 nodes, 16 ranks"), "{}", rows(&state)[0]);
+    assert!(rows(&state).concat().contains("of 4 ready"), "the run's nodes, not the shape's");
+    let summary = &state.run.summary;
+    assert_eq!((summary.n_ranks(), summary.gain(), summary.points.len()), (16, None, n_points));
+    assert!(summary.points.values().all(|series| series.default_us().is_none() && series.verdict.is_none()));
+    assert_eq!(state.run.trials.len(), n_trials, "the list of trials is the whole run's");
+}
+
+#[test]
 fn ascii_screens_are_ascii() {
     for state in [searching((120, 40)), finished((120, 40)), new_state((80, 24))] {
         let text = rows_of(paint(&state, Charset::Ascii).buffer()).concat();

@@ -128,6 +128,17 @@ impl<'a> ClusterBench<'a> {
         }
     }
 
+    /// Ends all workers and lays the ranks out anew: `slots` on the first nodes, in rank order. What was learnt of points
+    /// belongs to the old layout and is forgotten.
+    pub fn reshape(&mut self, slots: Vec<u32>) {
+        self.close();
+        self.config.slots = slots;
+        // Other nodes may not have them.
+        self.bundles.clear();
+        self.book = PaceBook::default();
+        self.predictions.clear();
+    }
+
     fn world(&self) -> u32 {
         self.config.slots.iter().sum()
     }

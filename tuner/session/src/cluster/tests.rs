@@ -142,7 +142,8 @@ impl Link for FakeLink {
                 };
                 match message {
                     ToWorker::Connect { peers } => {
-                        assert_eq!(peers, [[0], [1], [2], [3]], "in rank order");
+                        let in_rank_order: Vec<Vec<u8>> = (0..start.1.world as u8).map(|rank| vec![rank]).collect();
+                        assert_eq!(peers, in_rank_order);
                         for rank in start.1.ranks {
                             nodes.worker(
                                 node,
@@ -264,6 +265,32 @@ fn the_default_arm_has_its_own_processes_and_a_fresh_script_new_ones() {
     assert_eq!(process(&mut lab, &Script { fresh: true, ..site }), 3);
     lab.bench.close();
     assert!(lab.nodes.borrow().groups.is_empty(), "nothing is left");
+}
+
+#[test]
+fn another_shape_starts_on_its_own_nodes_with_nothing_learnt() {
+    let mut lab = lab(Fault::None);
+    let files: Arc<[(String, String)]> = Arc::new([("profile.env".into(), "A=1\n".into())]);
+    let deployed = Script { setup: Setup::Deployed(files), fresh: true, items: vec![item(None, 1)] };
+    let live = live(vec![item(None, 1)]);
+    lab.bench.reshape(vec![3]);
+    assert_eq!((run(&mut lab, &live).1, run(&mut lab, &deployed).1), (Ok(()), Ok(())));
+    assert_eq!((lab.bench.info().nodes, lab.bench.info().ranks), (1, 3));
+    let learnt = lab.bench.book.pace(&lab.bench.config.pace, POINT, None);
+
+    lab.bench.reshape(vec![1, 1]);
+    assert!(lab.nodes.borrow().groups.is_empty(), "the workers of the first shape are gone");
+    assert_ne!(lab.bench.book.pace(&lab.bench.config.pace, POINT, None), learnt);
+    lab.log.borrow_mut().clear();
+    let (samples, result) = run(&mut lab, &live);
+    assert_eq!((samples[0].process, result), (2, Ok(())), "process numbers go on");
+    assert_eq!(run(&mut lab, &deployed).1, Ok(()));
+    assert_eq!((lab.bench.info().nodes, lab.bench.info().ranks), (2, 2));
+    let log = lab.log.borrow();
+    let is_on = |node: u32| log.iter().filter(|line| line.contains(&format!(" on {node}: "))).count();
+    // Two starts, and the files, which the second node did not have.
+    assert_eq!((is_on(0), is_on(1)), (3, 3), "{log:?}");
+    assert!(log.iter().any(|line| line.starts_with("start [1] on 1")), "{log:?}");
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub(crate) const NCCL_CHANNELS: u16 = 32;
 /// multicast takes a whole host's GPUs down.
 const SITE_FORCES: [&str; 4] = ["NCCL_NVLS_ENABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_IB_DISABLE"];
 
-/// The space of this cluster.
+/// The space of this cluster. Where the run has several shapes, pinned settings are its only ones.
 pub(super) fn space(
     config: &RunConfig,
     info: &BenchInfo,
@@ -39,6 +39,9 @@ pub(super) fn space(
     nccl: NcclFacts,
 ) -> Result<Space, SpaceError> {
     let most = if config.cluster.engine == Engine::Nccl { NCCL_CHANNELS } else { NATIVE_CHANNELS };
+    let only_rules = !config.shapes.is_empty();
+    // Only a setting could raise the ceiling.
+    let most = if only_rules { nccl.channels.map_or(most, |own| own.min(most)) } else { most };
     let facts = Facts {
         engine: config.cluster.engine,
         nodes: info.nodes,
@@ -56,6 +59,9 @@ pub(super) fn space(
         for dimension in &mut space.dimensions {
             dimension.values.truncate(2);
         }
+    }
+    if only_rules {
+        space.dimensions.retain(|dimension| config.settings.pins.get(&dimension.name).is_some());
     }
     Ok(space)
 }

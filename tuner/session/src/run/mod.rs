@@ -1,46 +1,41 @@
-//! The whole course of a run: connect, search, verify, write.
+//! A run from outside: what it is asked to do, what comes of it, and from the first agent to the last file.
 
+mod course;
 pub(crate) mod facts;
 mod id;
 mod observer;
 mod settings;
+mod shape;
 mod summary;
 mod verify;
 mod write;
 
-use std::{cell::RefCell, collections::BTreeSet, path::PathBuf};
+use std::{cell::RefCell, path::PathBuf};
 
-use gdrtune_profiles::vocab::{Choice, Engine, Point};
+use gdrtune_profiles::vocab::Point;
 use gdrtune_tuner::{
-    bench::{Bench, BenchError, BenchInfo},
-    objective::{Objective, WeightedPoint},
-    race::RaceConfig,
-    search::{self, SearchError, SearchOutcome, SearchPlan, Strategy},
-    space::{Space, SpaceError},
-    verdict::Thresholds,
+    bench::BenchError,
+    search::{SearchError, Strategy},
 };
-use gdrtune_wire::Inventory;
 use tokio::runtime::Handle;
 
+use self::course::{Course, Run};
 pub use self::{
     id::new_run_id,
     settings::{SettingError, SpaceSettings, parse_settings},
+    shape::{Shape, ShapeError, Shapes},
     write::OUTPUT_FILES,
 };
-use self::{observer::RunObserver, verify::Verified};
 use crate::{
-    cluster::{ClusterBench, ClusterNote, Probe, pace::PaceConfig},
+    cluster::{ClusterNote, pace::PaceConfig},
     connect::ConnectError,
     control::Controls,
-    event::{Event, GdrUse, Level, NodeState, Phase, RunEnd, SCHEMA_VERSION},
+    event::{Event, Level, NodeState, Phase, RunEnd, SCHEMA_VERSION},
     open::{self, ClusterRequest, Measuring, Watcher},
     output::{OutputDir, OutputError},
     recorder::Recorder,
     store::StoreError,
 };
-
-/// Share of the budget that is kept for the verification. Its rounds have a minimum, so it may take longer.
-const VERIFY_SHARE: f64 = 0.4;
 
 /// What a run is to do.
 #[derive(Debug, Clone)]
@@ -49,8 +44,11 @@ pub struct RunConfig {
     pub run_id: String,
     /// Version of gdrtune.
     pub tool: String,
-    /// Where, and with which engine.
+    /// Where, and with which engine. Its hosts and ranks have room for every shape.
     pub cluster: ClusterRequest,
+    /// Job shapes to tune one after the other: ranks on each of the first hosts. Empty tunes the cluster as it is; of several,
+    /// only rules are searched, since a variable would reach jobs of every shape.
+    pub shapes: Vec<Vec<u32>>,
     /// What is tuned.
     pub points: Vec<Point>,
     /// How large the space is.
@@ -180,12 +178,18 @@ fn started(config: &RunConfig) -> Event {
         engine: config.cluster.engine,
         hosts: host_text(config),
         nodes: config.cluster.slots.len() as u32,
-        ranks: config.cluster.slots.iter().sum(),
+        ranks: most_ranks(config),
         points: config.points.clone(),
         seed: config.seed,
         budget_s: config.budget_s,
         max_trials: config.max_trials,
     }
+}
+
+/// Ranks of the largest shape.
+fn most_ranks(config: &RunConfig) -> u32 {
+    let of_shapes = config.shapes.iter().map(|slots| slots.iter().sum()).max();
+    of_shapes.unwrap_or_else(|| config.cluster.slots.iter().sum())
 }
 
 fn host_text(config: &RunConfig) -> String {
@@ -224,54 +228,12 @@ fn connect_and_run(
     };
     let measuring = Measuring { max_bytes, pace };
     let result = open::with_cluster(runtime, &config.cluster, measuring, watcher, |bench, inventories| {
-        let probe = probe(config, bench, recorder, controls)?;
-        Run { config, recorder, controls, inventories, info: bench.info(), probe }.course(bench)
+        Course::new(config, recorder, controls, inventories).run(bench)
     });
     result.unwrap_or_else(|error| match error {
         ConnectError::Interrupted => Err(RunError::Interrupted),
         other => Err(RunError::Connect(other)),
     })
-}
-
-/// Asks NCCL what it is and what it allows here. Our own engine needs no asking.
-fn probe(
-    config: &RunConfig,
-    bench: &mut ClusterBench<'_>,
-    recorder: &Recorder,
-    controls: &Controls,
-) -> Result<Option<Probe>, RunError> {
-    if config.cluster.engine != Engine::Nccl {
-        return Ok(None);
-    }
-    let probe = bench.probe(config.settings.pins.clone(), &config.points, controls.cancel()).map_err(|e| match e {
-        // Nothing is wrong with gdrtune: NCCL, a driver or a GPU is missing there, or a pinned setting is no good.
-        BenchError::Setup { why, .. } => RunError::Unusable(why),
-        other => other.into(),
-    })?;
-    if let Some(engine) = facts::engine_facts(probe.report.clone()) {
-        let level = if engine.gdr == Some(GdrUse::Partly) { Level::Warn } else { Level::Info };
-        recorder.log(level, "", engine.to_string());
-    }
-    for (point, why) in &probe.failures {
-        recorder.log(Level::Warn, "", format!("{point} with NCCL's own choice: {why}"));
-    }
-    for (&point, predictions) in &probe.predictions {
-        let choice =
-            |p: &gdrtune_wire::Prediction| Choice { algorithm: p.algorithm, protocol: p.protocol, channels: 0 };
-        let times_us = predictions.iter().map(|p| (choice(p), p.time_us.into())).collect();
-        recorder.record(Event::Predicted { point, times_us });
-    }
-    if probe.predictions.is_empty() {
-        let version = probe.report.version.as_deref().unwrap_or("of this version");
-        let why = if probe.measured == 0 {
-            "could not show which choices it takes, as its own failed"
-        } else {
-            "does not take choices from a tuner plugin here"
-        };
-        let text = format!("NCCL {version} {why}: process-level settings only");
-        recorder.log(Level::Warn, "", text);
-    }
-    Ok(Some(probe))
 }
 
 fn record_note(recorder: &Recorder, hosts: &[&str], note: ClusterNote) {
@@ -290,92 +252,5 @@ fn record_note(recorder: &Recorder, hosts: &[&str], note: ClusterNote) {
         ClusterNote::Log { node, warning, line } => {
             recorder.log(if warning { Level::Warn } else { Level::Debug }, host(node), line);
         }
-    }
-}
-
-/// A run with its nodes connected.
-struct Run<'a> {
-    config: &'a RunConfig,
-    recorder: &'a Recorder,
-    controls: &'a Controls,
-    inventories: &'a [Inventory],
-    /// Nodes and ranks as the engine sees them.
-    info: BenchInfo,
-    /// What NCCL said, where that is the engine.
-    probe: Option<Probe>,
-}
-
-impl Run<'_> {
-    fn course(&self, bench: &mut dyn Bench) -> Result<RunOutcome, RunError> {
-        let emulated = facts::emulated(self.config, self.inventories);
-        if let Some(why) = &emulated {
-            self.recorder.record(Event::Emulated { why: why.clone() });
-        }
-        let mut observer = RunObserver::new(self.recorder, self.controls, bench.info().ranks);
-        let outcome = self.search(bench, &mut observer)?;
-        if outcome.points.is_empty() {
-            return Err(self.nothing_measured(&outcome));
-        }
-        let verified = verify::verify(self, bench, &outcome, &mut observer)?;
-        if self.controls.is_aborted() {
-            return Err(RunError::Interrupted);
-        }
-        self.write(&outcome, &verified, emulated.is_some(), observer.failed)
-    }
-
-    fn search(&self, bench: &mut dyn Bench, observer: &mut RunObserver<'_>) -> Result<SearchOutcome, RunError> {
-        let config = self.config;
-        let space = self.space().map_err(|error| RunError::Usage(error.to_string()))?;
-        self.recorder.record(Event::Space {
-            dimensions: space.dimensions.iter().map(|d| (d.name.clone(), d.values.clone())).collect(),
-            choices: facts::all_choices(&space),
-            environments: space.environments() as u64,
-        });
-        let plan = SearchPlan {
-            points: WeightedPoint::equal(config.points.iter().copied()),
-            objective: Objective::GeometricMean,
-            budget_trials: config.max_trials.unwrap_or(u64::MAX),
-            budget_s: config
-                .budget_s
-                .map_or(f64::INFINITY, |total| ((1.0 - VERIFY_SHARE) * (total - bench.now_s())).max(1.0)),
-            strategy: config.strategy,
-            seed: config.seed,
-            least_gain: Thresholds::standard(config.seed).gain,
-            race: RaceConfig::standard(config.seed),
-        };
-        Ok(search::run_search(bench, &space, &plan, observer, self.controls.cancel())?)
-    }
-
-    fn space(&self) -> Result<Space, SpaceError> {
-        let forced = facts::forced(self.inventories);
-        for (name, host) in &forced {
-            self.recorder.log(Level::Info, host, format!("{name} is set there and stays as it is"));
-        }
-        let nccl = self.probe.as_ref().map(|probe| facts::nccl(probe, self.info.nodes)).unwrap_or_default();
-        let forced: BTreeSet<String> = forced.into_keys().collect();
-        facts::space(self.config, &self.info, self.inventories, forced, nccl)
-    }
-
-    /// Why there is no result although the default arm runs.
-    fn nothing_measured(&self, outcome: &SearchOutcome) -> RunError {
-        let tried = outcome.environments.len();
-        let why = outcome.environments.iter().find_map(|e| e.failed.clone()).unwrap_or_else(|| "no time".to_owned());
-        let text = format!("none of {tried} environments could be measured; the first: {why}");
-        if self.config.settings.pins.is_empty() { RunError::Internal(text) } else { RunError::Usage(text) }
-    }
-
-    fn write(
-        &self,
-        outcome: &SearchOutcome,
-        verified: &Verified,
-        emulated: bool,
-        failed_trials: u64,
-    ) -> Result<RunOutcome, RunError> {
-        self.recorder.record(Event::Phase { phase: Phase::Write });
-        let files = write::files(self, outcome, verified, emulated)?;
-        let written = self.config.out.write_all(&files)?;
-        self.recorder.record(Event::Written { files: written.iter().map(|path| path.display().to_string()).collect() });
-        let end = if verified.keeps_defaults() { RunEnd::DefaultsBest } else { RunEnd::Tuned };
-        Ok(RunOutcome { end, summary: verified.headline(), written, failed_trials })
     }
 }

@@ -16,7 +16,8 @@ use crate::{
 pub(super) struct RunObserver<'a> {
     recorder: &'a Recorder,
     controls: &'a Controls,
-    ranks: u32,
+    /// Ranks of the present shape.
+    pub(super) ranks: u32,
     /// What the emitted files of each arm of the A/B set.
     pub(super) deployed: Vec<(Setup, Environment)>,
     /// The environment that the search is at.
@@ -28,8 +29,8 @@ pub(super) struct RunObserver<'a> {
 }
 
 impl<'a> RunObserver<'a> {
-    pub(super) fn new(recorder: &'a Recorder, controls: &'a Controls, ranks: u32) -> Self {
-        Self { recorder, controls, ranks, deployed: Vec::new(), environment: 0, trials: 0, failed: 0 }
+    pub(super) fn new(recorder: &'a Recorder, controls: &'a Controls) -> Self {
+        Self { recorder, controls, ranks: 0, deployed: Vec::new(), environment: 0, trials: 0, failed: 0 }
     }
 
     fn trial(&mut self, script: &Script, sample: &Sample) {

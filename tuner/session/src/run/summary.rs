@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 
 use gdrtune_profiles::{
-    profile::{Profile, Speedup},
+    profile::{Cluster, Profile, Rule, Speedup},
     size::Size,
     vocab::{Engine, Point},
 };
 
+use super::{Shape, course::ONLY_RULES};
 use crate::event::Decision;
 
 /// What the A/B says of one point.
@@ -25,18 +26,32 @@ pub(super) struct PointVerdict {
     pub decision: Decision,
 }
 
+/// One job shape.
+pub(super) struct ShapeSummary<'a> {
+    /// As the user named it.
+    pub shape: Shape,
+    /// Nodes, emulated ones too.
+    pub nodes: u32,
+    /// Ranks over all nodes.
+    pub ranks: u32,
+    /// The last A/B, point by point.
+    pub verdicts: Vec<PointVerdict>,
+    /// What was tried and left out, and why.
+    pub left_out: &'a [String],
+}
+
 /// What the summary is about.
 pub(super) struct Summary<'a> {
-    /// One sentence: the outcome.
-    pub headline: &'a str,
+    /// The outcome in one sentence for each shape.
+    pub headlines: &'a [String],
     /// What was measured on, in words.
     pub place: &'a str,
     /// The profile as written.
     pub profile: &'a Profile,
-    /// The last A/B, point by point.
-    pub verdicts: &'a [PointVerdict],
-    /// What was tried and left out, and why.
-    pub left_out: &'a [String],
+    /// Whether the user asked for several shapes.
+    pub of_shapes: bool,
+    /// Every shape with a result, largest first.
+    pub shapes: &'a [ShapeSummary<'a>],
     /// Files that were written beside this one.
     pub files: &'a [&'a str],
 }
@@ -52,7 +67,10 @@ impl Summary<'_> {
 
     fn write(&self, out: &mut String) -> std::fmt::Result {
         let run = &self.profile.run;
-        writeln!(out, "# gdrtune run {}\n\n{}\n", run.id, self.headline)?;
+        writeln!(out, "# gdrtune run {}\n", run.id)?;
+        let bullet = if self.of_shapes { "- " } else { "" };
+        self.headlines.iter().try_for_each(|headline| writeln!(out, "{bullet}{headline}"))?;
+        writeln!(out)?;
         writeln!(out, "Measured on {}: {}.", self.place, engine_words(run.engine))?;
         let cluster = &self.profile.cluster;
         if let (Some(nccl), Some(gpu)) = (&cluster.nccl, &cluster.gpu) {
@@ -61,55 +79,85 @@ impl Summary<'_> {
         if run.emulated {
             writeln!(out, "Nodes were **emulated**: what is called a node shared its machine with others.")?;
         }
-        writeln!(
-            out,
-            "{} nodes, {} ranks, {} trials in the search; default arm: {}.\n",
-            self.profile.cluster.nodes,
-            self.profile.cluster.ranks,
-            run.trials,
-            match run.baseline {
-                gdrtune_profiles::profile::Baseline::Site => "the site's own environment",
-                gdrtune_profiles::profile::Baseline::Stock => "nothing set at all",
-            }
-        )?;
-        self.settings(out)?;
-        self.table(out)?;
-        if !self.left_out.is_empty() {
-            writeln!(out, "## Tried and left out\n")?;
-            for line in self.left_out {
-                writeln!(out, "- {line}")?;
-            }
-            writeln!(out)?;
+        let baseline = match run.baseline {
+            gdrtune_profiles::profile::Baseline::Site => "the site's own environment",
+            gdrtune_profiles::profile::Baseline::Stock => "nothing set at all",
+        };
+        let trials = run.trials;
+        if self.of_shapes {
+            let shapes: Vec<String> = self.shapes.iter().map(|shape| shape.shape.to_string()).collect();
+            let shapes = shapes.join(", ");
+            writeln!(out, "Job shapes {shapes}; {trials} trials in the searches; default arm: {baseline}.\n")?;
+            writeln!(out, "Of several shapes {ONLY_RULES}.\n")?;
+        } else {
+            let Cluster { nodes, ranks, .. } = cluster;
+            writeln!(out, "{nodes} nodes, {ranks} ranks, {trials} trials in the search; default arm: {baseline}.\n")?;
+            writeln!(out, "## Settings\n")?;
+            self.settings(out, &self.profile.rule)?;
         }
+        self.sections(out)?;
         writeln!(out, "## Files\n")?;
         self.files.iter().try_for_each(|file| writeln!(out, "- `{file}`"))
     }
 
-    fn settings(&self, out: &mut String) -> std::fmt::Result {
-        writeln!(out, "## Settings\n")?;
-        if self.profile.env.is_empty() && self.profile.rule.is_empty() {
+    fn sections(&self, out: &mut String) -> std::fmt::Result {
+        if self.of_shapes && !self.profile.env.is_empty() {
+            writeln!(out, "## Settings of every shape\n")?;
+            self.settings(out, &[])?;
+        }
+        for shape in self.shapes {
+            if self.of_shapes {
+                self.rules_of(shape, out)?;
+            }
+            let heading = if self.of_shapes { "###" } else { "##" };
+            shape.table(out, heading)?;
+            shape.left_out(out, heading)?;
+        }
+        Ok(())
+    }
+
+    /// Begins a shape's section with its rules.
+    fn rules_of(&self, shape: &ShapeSummary<'_>, out: &mut String) -> std::fmt::Result {
+        let ShapeSummary { shape, nodes, ranks, .. } = shape;
+        writeln!(out, "## Shape {shape}: {nodes} nodes, {ranks} ranks\n")?;
+        let is_of_shape = |rule: &&Rule| (rule.nodes, rule.ranks) == (*nodes, *ranks);
+        let mut rules = self.profile.rule.iter().filter(is_of_shape).peekable();
+        if rules.peek().is_none() {
+            return writeln!(out, "No rule: keep the defaults.\n");
+        }
+        rules.try_for_each(|rule| write_rule(out, rule))?;
+        writeln!(out)
+    }
+
+    fn settings(&self, out: &mut String, rules: &[Rule]) -> std::fmt::Result {
+        if self.profile.env.is_empty() && rules.is_empty() {
             return writeln!(out, "None: keep the defaults.\n");
         }
         for setting in &self.profile.env {
             let evidence = setting.speedup.map_or_else(String::new, |s| format!(": {}", speedup_words(&s)));
             writeln!(out, "- `{}={}`{evidence}", setting.name, setting.value)?;
         }
-        for rule in &self.profile.rule {
-            let range = match rule.bytes.max {
-                Some(max) => format!("{} to {} bytes", rule.bytes.min, max),
-                None => format!("{} bytes and more", rule.bytes.min),
-            };
-            let choice = rule.choice();
-            writeln!(out, "- {} {range}: {choice}: {}", rule.collective, speedup_words(&rule.speedup))?;
-        }
+        rules.iter().try_for_each(|rule| write_rule(out, rule))?;
         writeln!(out)
     }
+}
 
-    fn table(&self, out: &mut String) -> std::fmt::Result {
+fn write_rule(out: &mut String, rule: &Rule) -> std::fmt::Result {
+    let range = match rule.bytes.max {
+        Some(max) => format!("{} to {} bytes", rule.bytes.min, max),
+        None => format!("{} bytes and more", rule.bytes.min),
+    };
+    let choice = rule.choice();
+    writeln!(out, "- {} {range}: {choice}: {}", rule.collective, speedup_words(&rule.speedup))
+}
+
+impl ShapeSummary<'_> {
+    /// The A/B under a heading of this depth.
+    fn table(&self, out: &mut String, heading: &str) -> std::fmt::Result {
         if self.verdicts.is_empty() {
             return Ok(());
         }
-        writeln!(out, "## Default against candidate\n")?;
+        writeln!(out, "{heading} Default against candidate\n")?;
         writeln!(
             out,
             "Interleaved, each arm in fresh processes that read the emitted files. The interval covers 90 %; P(faster) is the\n\
@@ -121,7 +169,7 @@ impl Summary<'_> {
             "| collective | size | default us | candidate us | speed-up | 90 % interval | P(faster) | verdict |"
         )?;
         writeln!(out, "|---|---:|---:|---:|---:|---|---:|---|")?;
-        for v in self.verdicts {
+        for v in &self.verdicts {
             writeln!(
                 out,
                 "| {} | {} | {:.1} | {:.1} | {:.2}x | {:.2} to {:.2} | {:.3} | {} |",
@@ -136,6 +184,15 @@ impl Summary<'_> {
                 decision_words(v.decision)
             )?;
         }
+        writeln!(out)
+    }
+
+    fn left_out(&self, out: &mut String, heading: &str) -> std::fmt::Result {
+        if self.left_out.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "{heading} Tried and left out\n")?;
+        self.left_out.iter().try_for_each(|line| writeln!(out, "- {line}"))?;
         writeln!(out)
     }
 }

@@ -1,14 +1,16 @@
 //! The verification: default arm against candidate, through the emitted files, until what would ship is what was
 //! measured.
 
-use gdrtune_profiles::vocab::Point;
+use std::collections::BTreeSet;
+
+use gdrtune_profiles::vocab::{Environment, Point};
 use gdrtune_tuner::{
     bench::{Bench, Setup},
     observe::{Directive, Note, Observer, Phase},
     plan::{self, Candidate},
     search::SearchOutcome,
     stats::{ArmSamples, Design},
-    verdict::{self, AbPoint, Ablation, AblationVerdict, Thresholds, Verdict},
+    verdict::{self, AbPoint, Ablation, AblationVerdict, ShippedRule, Thresholds, Verdict},
 };
 
 use super::{Run, RunError, observer::RunObserver, write};
@@ -42,19 +44,39 @@ pub(super) struct Verified {
     pub(super) left_out: Vec<String>,
     /// Why there is no verdict although there was a candidate.
     unverified: Option<String>,
+    /// Why nothing ships although the verdict says so: another shape of the run does not agree.
+    withdrawn: Option<String>,
     /// Points of the workload, whether the candidate changes them or not.
     workload: usize,
 }
 
 impl Verified {
+    /// The verdict, where it counts.
+    fn effective(&self) -> Option<&Verdict> {
+        self.verdict.as_ref().filter(|_| self.withdrawn.is_none())
+    }
+
     pub(super) fn keeps_defaults(&self) -> bool {
-        self.verdict.as_ref().is_none_or(Verdict::keeps_defaults)
+        self.effective().is_none_or(Verdict::keeps_defaults)
+    }
+
+    /// The environment that ships.
+    pub(super) fn environment(&self) -> Environment {
+        self.effective().map(|verdict| verdict.shipped_environment.clone()).unwrap_or_default()
+    }
+
+    /// The rules that ship.
+    pub(super) fn rules(&self) -> &[ShippedRule] {
+        self.effective().map_or(&[], |verdict| &verdict.shipped)
     }
 
     /// The outcome in one sentence.
     pub(super) fn headline(&self) -> String {
         if let Some(why) = &self.unverified {
             return format!("nothing ships, because it could not be verified: {why}");
+        }
+        if let Some(why) = &self.withdrawn {
+            return format!("nothing ships: {why}");
         }
         match &self.verdict {
             Some(verdict) if verdict.keeps_defaults() => match noisy_points(verdict) {
@@ -67,6 +89,25 @@ impl Verified {
             },
             Some(verdict) => format!("{}: {}", verdict.sentence, gains(verdict, self.workload)),
             None => "the defaults are best: the search found nothing that beats them".to_owned(),
+        }
+    }
+}
+
+/// A variable reaches jobs of every shape. Where the pinned settings did not pass in all of them, they do not ship, nor do
+/// the rules that were measured with them. A shape that could not be measured (`is_complete`) has not passed.
+pub(super) fn agree_on_environment(shapes: Vec<&mut Verified>, is_complete: bool) {
+    let environments: BTreeSet<Environment> = shapes.iter().map(|verified| verified.environment()).collect();
+    if environments.len() < 2 && is_complete {
+        return;
+    }
+    for verified in shapes {
+        let environment = verified.environment();
+        if !environment.is_empty() {
+            let why = format!(
+                "{environment} did not pass in every shape, and what passed here was measured with it; tune this shape alone, or \
+                 the shapes without it"
+            );
+            verified.withdrawn = Some(why);
         }
     }
 }
@@ -110,6 +151,7 @@ pub(super) fn verify(
         ablations: Vec::new(),
         left_out: Vec::new(),
         unverified: None,
+        withdrawn: None,
         workload: outcome.defaults.len(),
     };
     let mut candidate = plan::candidate(outcome, thresholds.gain);
@@ -307,5 +349,55 @@ pub(super) const fn decision(decision: verdict::Decision) -> event::Decision {
         verdict::Decision::Keep => event::Decision::Keep,
         verdict::Decision::Regression => event::Decision::Regression,
         verdict::Decision::TooNoisy | verdict::Decision::NotMeasured => event::Decision::TooNoisy,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a shape leaves that ships `value` of one variable, or nothing.
+    fn verified(value: Option<&str>) -> Verified {
+        let environment = value.map(|value| Environment::new().with("NCCL_BUFFSIZE", value)).unwrap_or_default();
+        let verdict = Verdict {
+            points: Vec::new(),
+            rules: Vec::new(),
+            environment: None,
+            shipped: Vec::new(),
+            shipped_environment: environment,
+            recheck: None,
+            sentence: "a verdict".to_owned(),
+        };
+        Verified {
+            verdict: Some(verdict),
+            ablations: Vec::new(),
+            left_out: Vec::new(),
+            unverified: None,
+            withdrawn: None,
+            workload: 1,
+        }
+    }
+
+    #[test]
+    fn settings_ship_only_if_every_shape_agrees() {
+        let (one, other) = (Some("1048576"), Some("8388608"));
+        for (values, is_complete, ships) in [
+            ([one, one], true, true),
+            ([one, None], true, false),
+            ([one, other], true, false),
+            ([one, one], false, false),
+        ] {
+            let mut shapes = values.map(verified);
+            agree_on_environment(shapes.iter_mut().collect(), is_complete);
+            for shape in &shapes {
+                assert_eq!(shape.environment().is_empty(), !ships, "{values:?} {is_complete}");
+                assert_eq!(shape.keeps_defaults(), !ships);
+            }
+            let why = "nothing ships: NCCL_BUFFSIZE=1048576 did not pass in every shape";
+            assert_eq!(shapes[0].headline().starts_with(why), !ships, "{}", shapes[0].headline());
+        }
+        let mut without = [verified(None), verified(None)];
+        agree_on_environment(without.iter_mut().collect(), false);
+        assert!(without.iter().all(|shape| shape.withdrawn.is_none()), "rules alone need no agreement");
     }
 }

@@ -7,14 +7,17 @@ use gdrtune_profiles::{
     vocab::{Choice, Environment},
 };
 use gdrtune_tuner::{
+    bench::BenchInfo,
     plan::{Candidate, CandidateRule},
-    search::SearchOutcome,
-    verdict::{ShippedRule, Verdict},
+    search::{PointResult, SearchOutcome},
+    verdict::{self, ShippedRule, Verdict},
 };
 
 use super::{
-    Run, RunError, facts,
-    summary::{PointVerdict, Summary},
+    Course, Run, RunError,
+    course::{Results, Tuned},
+    facts,
+    summary::{PointVerdict, ShapeSummary, Summary},
     verify::{self, Verified},
 };
 use crate::cluster::CallMode;
@@ -32,14 +35,9 @@ pub const OUTPUT_FILES: &[&str] = &[
 ];
 
 /// Name and text of every output file.
-pub(super) fn files(
-    run: &Run<'_>,
-    outcome: &SearchOutcome,
-    verified: &Verified,
-    emulated: bool,
-) -> Result<Vec<(String, String)>, RunError> {
+pub(super) fn files(course: &Course<'_>, results: &Results<'_>) -> Result<Vec<(String, String)>, RunError> {
     let internal = |error: String| RunError::Internal(error);
-    let profile = shipped_profile(run, outcome, verified, emulated);
+    let profile = shipped_profile(course, results)?;
     let text = profile.to_toml();
     // What is written must be what is read: the reader is the judge, also of our own profile.
     let (read_back, _) = Profile::parse(&text, "profile.toml").map_err(|error| internal(error.to_string()))?;
@@ -49,40 +47,52 @@ pub(super) fn files(
     let mut files = vec![("profile.toml".to_owned(), text)];
     let emitted = emit_all(&profile, &EmitOptions::plain()).map_err(|error| internal(error.to_string()))?;
     files.extend(emitted.into_iter().map(|(name, text)| (name.to_owned(), text)));
-    let choices = serde_json::to_string_pretty(&choices(outcome)).map_err(|error| internal(error.to_string()))?;
+    let choices = serde_json::to_string_pretty(&choices(results)).map_err(|error| internal(error.to_string()))?;
     files.push(("choices.json".to_owned(), choices + "\n"));
-    files.push(("summary.md".to_owned(), summary(run, &profile, verified)));
+    files.push(("summary.md".to_owned(), summary(course, results, &profile)));
     Ok(files)
 }
 
-/// The search's pick for every point that can be chosen for, before any gate.
-fn choices(outcome: &SearchOutcome) -> Vec<PointChoice> {
-    let pick = |result: &gdrtune_tuner::search::PointResult| {
-        let pick = &result.pick;
-        Some(PointChoice {
-            collective: pick.point.collective,
-            bytes: pick.point.bytes,
-            choice: pick.choice?,
-            median_us: pick.median_us,
-            samples: pick.samples,
-        })
+/// The search's pick for every point that can be chosen for, before any gate. Picks of several shapes say whose they are.
+fn choices(results: &Results<'_>) -> Vec<PointChoice> {
+    let of_shape = |tuned: &Tuned<'_>| {
+        let BenchInfo { nodes, ranks, .. } = tuned.run.info;
+        let shape = results.of_shapes.then_some((nodes, ranks));
+        let pick = |result: &PointResult| {
+            let pick = &result.pick;
+            Some(PointChoice {
+                collective: pick.point.collective,
+                bytes: pick.point.bytes,
+                choice: pick.choice?,
+                median_us: pick.median_us,
+                samples: pick.samples,
+                nodes: shape.map(|shape| shape.0),
+                ranks: shape.map(|shape| shape.1),
+            })
+        };
+        tuned.outcome.points.iter().filter_map(pick).collect::<Vec<_>>()
     };
-    outcome.points.iter().filter_map(pick).collect()
+    results.tuned.iter().flat_map(of_shape).collect()
 }
 
-/// What ships, with its evidence.
-fn shipped_profile(run: &Run<'_>, outcome: &SearchOutcome, verified: &Verified, emulated: bool) -> Profile {
-    let none = Environment::new();
-    let environment = verified.verdict.as_ref().map_or(&none, |v| &v.shipped_environment);
+/// What ships, with its evidence: the environment that all shapes agree on, and the rules of each, largest shape first.
+fn shipped_profile(course: &Course<'_>, results: &Results<'_>) -> Result<Profile, RunError> {
+    let largest = results.tuned.first().ok_or_else(|| RunError::Internal("no shape was measured".to_owned()))?;
+    let environment = largest.verified.environment();
     let env = environment.iter().map(|(name, value)| EnvSetting {
         name: name.to_owned(),
         value: value.to_owned(),
         class: class(name),
-        speedup: setting_evidence(name, environment, verified),
+        speedup: weakest_evidence(name, &environment, results),
     });
-    let shipped: &[ShippedRule] = verified.verdict.as_ref().map_or(&[], |v| &v.shipped);
-    let rule = shipped.iter().map(|s| rule(run, &s.rule, s.default_us, s.tuned_us, s.speedup));
-    Profile { env: env.collect(), rule: rule.collect(), ..skeleton(run, outcome, emulated) }
+    let rules_of = |tuned: &Tuned<'_>| {
+        let shipped = |s: &ShippedRule| rule(&tuned.run, &s.rule, s.default_us, s.tuned_us, s.speedup);
+        tuned.verified.rules().iter().map(shipped).collect::<Vec<_>>()
+    };
+    let rule = results.tuned.iter().flat_map(rules_of).collect();
+    let mut profile = skeleton(&largest.run, &largest.outcome, course.emulated.is_some());
+    profile.run.trials = results.tuned.iter().map(|tuned| tuned.outcome.trials).sum();
+    Ok(Profile { env: env.collect(), rule, ..profile })
 }
 
 /// A candidate as a profile, for the files that the A/B deploys. Its evidence is the search's estimate.
@@ -132,6 +142,12 @@ fn class(name: &str) -> Class {
     knob::knob(name).map_or(Class::Debugging, |knob| knob.class)
 }
 
+/// What a setting gained in the shape where it gained least.
+fn weakest_evidence(name: &str, environment: &Environment, results: &Results<'_>) -> Option<Speedup> {
+    let evidence = results.tuned.iter().filter_map(|tuned| setting_evidence(name, environment, &tuned.verified));
+    evidence.min_by(|a, b| a.median.total_cmp(&b.median))
+}
+
 /// A single setting has the environment's evidence; one of several has its own comparison's.
 fn setting_evidence(name: &str, environment: &Environment, verified: &Verified) -> Option<Speedup> {
     let alone = environment.iter().count() == 1;
@@ -149,7 +165,7 @@ fn skeleton(run: &Run<'_>, outcome: &SearchOutcome, emulated: bool) -> Profile {
             ranks: run.info.ranks,
             gpu: report.and_then(|report| report.device.clone()),
             nccl: report.and_then(|report| report.version.clone()),
-            fingerprint: facts::fingerprint(run.config, run.inventories, report),
+            fingerprint: facts::fingerprint(&run.config, run.inventories, report),
         },
         run: gdrtune_profiles::profile::Run {
             id: run.config.run_id.clone(),
@@ -172,28 +188,35 @@ fn workload(calls: CallMode) -> String {
     ["default"].into_iter().chain(graph).chain(registered).collect()
 }
 
-fn summary(run: &Run<'_>, profile: &Profile, verified: &Verified) -> String {
-    let points = verified.verdict.as_ref().map_or(&[][..], |v| &v.points);
-    let verdicts: Vec<PointVerdict> = points
-        .iter()
-        .filter_map(|p| {
-            Some(PointVerdict {
-                point: p.point,
-                speedup: p.speedup?,
-                default_us: p.default_us?,
-                tuned_us: p.tuned_us?,
-                decision: verify::decision(p.decision),
-            })
-        })
-        .collect();
-    let emulated = facts::emulated(run.config, run.inventories);
+fn summary(course: &Course<'_>, results: &Results<'_>, profile: &Profile) -> String {
+    let shapes = results.tuned.iter().map(|tuned| ShapeSummary {
+        shape: tuned.shape(),
+        nodes: tuned.run.info.nodes,
+        ranks: tuned.run.info.ranks,
+        verdicts: verdicts(&tuned.verified),
+        left_out: &tuned.verified.left_out,
+    });
     Summary {
-        headline: &verified.headline(),
-        place: &facts::place(run.config, run.inventories, emulated.as_deref()),
+        headlines: &results.headlines(),
+        place: &facts::place(course.config, course.inventories, course.emulated.as_deref()),
         profile,
-        verdicts: &verdicts,
-        left_out: &verified.left_out,
+        of_shapes: results.of_shapes,
+        shapes: &shapes.collect::<Vec<_>>(),
         files: OUTPUT_FILES,
     }
     .to_markdown()
+}
+
+fn verdicts(verified: &Verified) -> Vec<PointVerdict> {
+    let points = verified.verdict.as_ref().map_or(&[][..], |v| &v.points);
+    let verdict = |p: &verdict::PointVerdict| {
+        Some(PointVerdict {
+            point: p.point,
+            speedup: p.speedup?,
+            default_us: p.default_us?,
+            tuned_us: p.tuned_us?,
+            decision: verify::decision(p.decision),
+        })
+    };
+    points.iter().filter_map(verdict).collect()
 }
