@@ -55,7 +55,7 @@ pub(crate) fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> 
 #[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
 pub(crate) fn skip(test: &str, why: &str) {
     eprintln!("SKIPPED {test}: {why}");
-    if let Some(file) = std::env::var_os("GDRTUNE_SKIPPED_TESTS") {
+    if let Some(file) = std::env::var_os("SKIPPED_TESTS_FILE") {
         let mut file = OpenOptions::new().append(true).create(true).open(file).expect("the list of skipped tests");
         writeln!(file, "{test}: {why}").expect("the list of skipped tests");
     }
