@@ -224,7 +224,7 @@ pub(crate) struct TuneArgs {
     /// Fix a setting for every environment of the search (the default arm stays as the site has it), such as `NCCL_SOCKET_IFNAME==eth0` (repeatable)
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) pin: Vec<String>,
-    /// Leave a setting out of the search (repeatable)
+    /// Leave something out of the search (repeatable): a variable, one value of it (NAME=VALUE), an algorithm or a protocol
     #[arg(long, value_name = "NAME")]
     pub(crate) exclude: Vec<String>,
     /// Seed of every random decision

@@ -68,7 +68,7 @@ impl<'a> Plan<'a> {
         head.push(format!("run {}: workload {}, {} trials, baseline {baseline}", run.id, run.workload, run.trials));
         head.push(format!("cluster {}", cluster.fingerprint));
         head.push("on another cluster or NCCL version these are hints to measure, not settings".to_owned());
-        head.push("to re-check: run gdrtune tune on these nodes again, and compare".to_owned());
+        head.push("to re-check: gdrtune verify profile.toml, on these nodes".to_owned());
         if !rule.is_empty() && self.format != Format::TunerCsv {
             let file = Format::TunerCsv.file_name();
             head.push(format!("rules by size ({}) are in {file}, for a tuner plugin", rule.len()));

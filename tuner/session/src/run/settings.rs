@@ -1,6 +1,9 @@
 //! Settings that the user fixes or leaves out, checked against the knob catalogue.
 
-use gdrtune_profiles::{knob, vocab::Environment};
+use gdrtune_profiles::{
+    knob,
+    vocab::{Algorithm, Environment, Protocol},
+};
 
 /// A setting that the user got wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,7 +34,7 @@ pub enum SettingError {
 pub struct SpaceSettings {
     /// Settings of every environment of the search.
     pub pins: Environment,
-    /// Variables that are not searched.
+    /// What is not searched: variables, single values of them, algorithms, protocols.
     pub excludes: Vec<String>,
 }
 
@@ -42,9 +45,7 @@ impl SpaceSettings {
     /// [`SettingError`] names the nearest known variable, or the domain.
     pub fn parse(pins: &[String], excludes: &[String]) -> Result<Self, SettingError> {
         let pins = parse_settings(pins)?;
-        for name in excludes {
-            known(name)?;
-        }
+        excludes.iter().try_for_each(|text| check_exclude(text))?;
         Ok(Self { pins, excludes: excludes.to_vec() })
     }
 }
@@ -62,6 +63,16 @@ pub fn parse_settings(texts: &[String]) -> Result<Environment, SettingError> {
         environment = environment.with(name, value);
     }
     Ok(environment)
+}
+
+/// A variable, one value of a variable, an algorithm or a protocol. Whether the space has it is seen later: the same command
+/// must work on clusters where a setting is offered and where it is not.
+fn check_exclude(text: &str) -> Result<(), SettingError> {
+    if text.parse::<Algorithm>().is_ok() || text.parse::<Protocol>().is_ok() {
+        return Ok(());
+    }
+    let Some((name, value)) = text.split_once('=') else { return known(text).map(drop) };
+    known(name)?.check(value).map_err(|e| SettingError::Value { name: name.to_owned(), why: e.to_string() })
 }
 
 fn known(name: &str) -> Result<&'static knob::Knob, SettingError> {
@@ -84,7 +95,14 @@ mod tests {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
         }
-        let excludes = SpaceSettings::parse(&[], &["NCCL_BUFSIZE".to_owned()]);
-        assert!(excludes.unwrap_err().to_string().contains("NCCL_BUFFSIZE"));
+        let exclude = |text: &str| SpaceSettings::parse(&[], &[text.to_owned()]).map_err(|error| error.to_string());
+        for text in ["NCCL_BUFFSIZE", "NCCL_BUFFSIZE=1048576", "tree", "ll128"] {
+            assert_eq!(exclude(text).map(|settings| settings.excludes), Ok(vec![text.to_owned()]));
+        }
+        for (text, expected) in
+            [("NCCL_BUFSIZE", "NCCL_BUFFSIZE"), ("NCCL_BUFFSIZE=x", "NCCL_BUFFSIZE: "), ("trea", "trea")]
+        {
+            assert!(exclude(text).unwrap_err().contains(expected), "{text}");
+        }
     }
 }
