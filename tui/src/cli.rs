@@ -123,7 +123,7 @@ pub(crate) struct HostArgs {
     /// Accept host keys that are not known yet (never ones that changed)
     #[arg(long)]
     pub(crate) accept_new_host_keys: bool,
-    /// Connections that are opened at the same time
+    /// ssh connections that are opened at the same time
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=512))]
     pub(crate) fanout: u16,
 }
@@ -131,19 +131,19 @@ pub(crate) struct HostArgs {
 /// What is measured.
 #[derive(Debug, Args)]
 pub(crate) struct MeasureArgs {
-    /// What runs the collectives
+    /// What runs the collectives: native (host memory over TCP, needs no GPU) or nccl (NCCL on the GPUs); choices of one say nothing about the other
     #[arg(long, default_value = "native", value_parser = parse_engine)]
     pub(crate) engine: Engine,
-    /// Collectives, separated by commas
+    /// Collectives, separated by commas: allreduce, allgather, reducescatter, broadcast, reduce, alltoall, sendrecv
     #[arg(long, value_name = "LIST", default_value = "allreduce", value_delimiter = ',', value_parser = parse_named::<Collective>)]
     pub(crate) collectives: Vec<Collective>,
-    /// Sizes: a range such as 1K-64M (stepping by --factor), a list, or both
+    /// Sizes: a range such as 1K-64M (stepping by --factor), a list, or both; as in nccl-tests: bytes, K, M and G are powers of 1024, and allgather, reducescatter and alltoall count the blocks of all ranks
     #[arg(long, value_name = "SIZES", default_value = "1K-64M")]
     pub(crate) sizes: String,
-    /// Step of size ranges
+    /// Factor between the sizes of a range
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..=1024))]
     pub(crate) factor: u64,
-    /// Element type
+    /// Element type: float32, float16, bfloat16 or int32
     #[arg(long, value_name = "TYPE", default_value = "float32", value_parser = parse_named::<DataType>)]
     pub(crate) data_type: DataType,
     /// How workers are started and watched.
@@ -154,7 +154,7 @@ pub(crate) struct MeasureArgs {
 /// How workers are started and watched.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TrialArgs {
-    /// Shortest deadline of one measurement; one that overruns is killed and counts as hung
+    /// Shortest deadline of one measurement, such as 20s or 2m; one that overruns is killed and counts as hung
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_duration_s)]
     pub(crate) trial_timeout: f64,
     /// Measure although other processes use the GPUs or HCAs; results are noisier (nccl only)
@@ -326,16 +326,16 @@ pub(crate) struct VerifyArgs {
     /// Sizes: a range such as 1K-64M (stepping by --factor), a list, or both; those that no rule covers are left out
     #[arg(long, value_name = "SIZES", default_value = "1K-64M")]
     pub(crate) sizes: String,
-    /// Step of size ranges
+    /// Factor between the sizes of a range
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..=1024))]
     pub(crate) factor: u64,
-    /// Element type
+    /// Element type: float32, float16, bfloat16 or int32
     #[arg(long, value_name = "TYPE", default_value = "float32", value_parser = parse_named::<DataType>)]
     pub(crate) data_type: DataType,
     /// How NCCL is used.
     #[command(flatten)]
     pub(crate) nccl: NcclArgs,
-    /// Pairs of fresh process sets, one of each arm
+    /// Pairs of fresh process sets, one of each arm; with fewer than 5 no gain can be sure
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub(crate) pairs: u32,
     /// How workers are started and watched.

@@ -194,7 +194,7 @@ pub(crate) const fn phase_name(phase: Phase) -> &'static str {
 pub(crate) const fn decision_name(decision: Decision) -> &'static str {
     match decision {
         Decision::Ship => "ship",
-        Decision::Keep => "keep the default",
+        Decision::Keep => "no sure gain",
         Decision::Regression => "regression",
         Decision::TooNoisy => "too noisy to say",
     }

@@ -26,7 +26,7 @@ pub(crate) fn watch(controls: Controls) -> io::Result<()> {
             presses += 1;
             match presses {
                 1 => {
-                    say("stopping after the current script; Ctrl-C again kills it");
+                    say("stopping after the current trials; Ctrl-C again kills them");
                     controls.apply(Command::Stop);
                 }
                 2 => {

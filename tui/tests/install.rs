@@ -200,7 +200,7 @@ fn every_rank_shows_by_nccls_log_that_it_uses_the_installation() {
     };
     expect(home.path(), &["profile.toml", "--to", "a $b"], 0, &[]);
     let folder = home.path().join("a $b");
-    let said = check(&[], 0, &["OK   the files of run 2026-11-29T14:02:11Z-7f3a are whole on 1 hosts"]);
+    let said = check(&[], 0, &["OK   the files of run 2026-11-29T14:02:11Z-7f3a are whole on 1 host"]);
     for rank in 0..3 {
         let line = format!("OK   rank {rank} on localhost: NCCL loaded the plugin, which read 2 rules\n");
         assert!(said.contains(&line), "{said}");

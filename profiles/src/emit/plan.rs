@@ -68,10 +68,11 @@ impl<'a> Plan<'a> {
         head.push(format!("run {}: workload {}, {} trials, baseline {baseline}", run.id, run.workload, run.trials));
         head.push(format!("cluster {}", cluster.fingerprint));
         head.push("on another cluster or NCCL version these are hints to measure, not settings".to_owned());
-        head.push("to re-check: gdrtune verify profile.toml, on these nodes".to_owned());
+        head.push("to re-check on these nodes: gdrtune verify with the profile".to_owned());
         if !rule.is_empty() && self.format != Format::TunerCsv {
             let file = Format::TunerCsv.file_name();
-            head.push(format!("rules by size ({}) are in {file}, for a tuner plugin", rule.len()));
+            let plugin = if run.engine == Engine::Nccl { " (gdrtune install brings one)" } else { "" };
+            head.push(format!("rules by size ({}) are in {file}, for a tuner plugin{plugin}", rule.len()));
         }
         if !self.rules_are_live {
             let engine = run.engine;

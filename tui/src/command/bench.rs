@@ -159,8 +159,8 @@ fn print(args: &BenchArgs, ranks: u32, rows: &[Row]) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "# {:>12} {:>12} {:>13} {:>6} {:>10} {:>12} {:>8} {:>8}  ran",
-        "size (B)", "count", "collective", "redop", "time (us)", "algbw (GB/s)", "busbw", "#wrong"
+        "# {:>12} {:>12} {:>13} {:>6} {:>10} {:>12} {:>12} {:>8}  ran",
+        "size (B)", "count", "collective", "redop", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "#wrong"
     )?;
     for Row { point, timing } in rows {
         let count = point.bytes / args.measure.data_type.bytes();
@@ -171,7 +171,7 @@ fn print(args: &BenchArgs, ranks: u32, rows: &[Row]) -> io::Result<()> {
                 let algbw = point.bytes as f64 / t.time_us / 1e3;
                 let busbw = point.collective.busbw_gbs(ranks, point.bytes, t.time_us);
                 let ran = t.selected.map_or_else(|| "-".to_owned(), |c| c.to_string());
-                writeln!(out, "{:>10.2} {algbw:>12.4} {busbw:>8.4} {:>8}  {ran}", t.time_us, 0)?;
+                writeln!(out, "{:>10.2} {algbw:>12.4} {busbw:>12.4} {:>8}  {ran}", t.time_us, 0)?;
             }
             Err(why) => writeln!(out, "failed: {why}")?,
         }

@@ -138,7 +138,9 @@ fn uninstall(args: &InstallArgs, place: &Place, folder: &str) -> Result<Exit, Fa
 }
 
 fn not_installed(folder: &str) -> Failure {
-    let text = format!("there is no installation of gdrtune in {folder}");
+    let text = format!(
+        "there is no installation of gdrtune in {folder}: is that the folder of --to at install, on these hosts?"
+    );
     Failure::new(Exit::NothingMatched, anyhow::Error::msg(text))
 }
 
@@ -202,7 +204,7 @@ fn check(args: &InstallArgs, place: &Place, folder: &str) -> Result<Exit, Failur
         writeln!(out, "FAIL {}", printable(finding))?;
     }
     let Some(manifest) = manifest.filter(|_| findings.is_empty()) else { return Ok(Exit::Findings) };
-    writeln!(out, "OK   the files of run {} are whole on {} hosts", printable(&manifest.run), outcomes.len())?;
+    writeln!(out, "OK   the files of run {} are whole on {}", printable(&manifest.run), hosts_text(outcomes.len()))?;
     for label in &manifest.labels {
         writeln!(out, "NOTE {}", printable(label))?;
     }
@@ -273,6 +275,11 @@ fn run_check(
     Ok(verdicts)
 }
 
+/// A number of hosts in words.
+fn hosts_text(count: usize) -> String {
+    if count == 1 { "1 host".to_owned() } else { format!("{count} hosts") }
+}
+
 /// A rank's line, and the lines of NCCL's log that prove it.
 fn lines(verdict: &RankVerdict, host: &str, manifest: &Manifest) -> String {
     let rank = verdict.rank;
@@ -287,6 +294,11 @@ fn lines(verdict: &RankVerdict, host: &str, manifest: &Manifest) -> String {
             for line in evidence {
                 // Writing to a string cannot fail.
                 writeln!(text, "       {}", printable(line)).ok();
+            }
+            if evidence.iter().any(|line| line.contains(", 0 of them for ")) {
+                text.push_str(
+                    "NOTE no rule is for this shape: check with the hosts and --ranks-per-node of the jobs\n",
+                );
             }
             text
         }

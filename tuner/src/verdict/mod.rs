@@ -2,7 +2,7 @@
 //!
 //! * A **rule** ships if its measured sizes are jointly faster (P and gain) and none of them is clearly slower. A clearly
 //!   slower size is taken out and the rest is judged again (split); if the whole does not pass, the sizes that pass
-//!   alone remain.
+//!   alone remain. Sizes at its ends that are no sure gain by themselves are left out where others in it are.
 //! * An **environment** ships if all points of the workload are jointly faster and none is clearly slower, because it
 //!   applies to every call. Its rules were measured under it: if it does not ship, neither do they, and the caller verifies
 //!   the fallback candidate.
@@ -319,6 +319,9 @@ fn judge_rule(
     if slower.is_empty() && !missing {
         let whole = evidence(rule, data, thresholds);
         if let Some(whole) = whole.filter(|whole| thresholds.is_faster(&whole.speedup)) {
+            if let Some(trimmed) = trimmed(rule, data, thresholds, &decided) {
+                return finish(RuleFate::Split, trimmed.sentence, vec![trimmed.rule]);
+            }
             return finish(RuleFate::Ship, format!("ships: {}", show(&whole.speedup)), vec![whole]);
         }
     }
@@ -336,6 +339,32 @@ fn judge_rule(
     let kept: Vec<String> =
         parts.iter().flat_map(|part| part.rule.sizes.iter().map(|bytes| Size(*bytes).to_string())).collect();
     finish(RuleFate::Split, format!("split: {cause}; kept for {}", kept.join(", ")), parts)
+}
+
+/// What is left of a rule without end sizes that are not sure gains by themselves: the sizes in between vouch for those
+/// inside, nothing does for the ends.
+struct Trimmed {
+    rule: ShippedRule,
+    sentence: String,
+}
+
+fn trimmed(
+    rule: &CandidateRule,
+    data: &[AbPoint],
+    thresholds: &Thresholds,
+    decided: &dyn Fn(Point, Decision) -> bool,
+) -> Option<Trimmed> {
+    let sure: Vec<u64> =
+        rule.points().filter(|point| decided(*point, Decision::Ship)).map(|point| point.bytes).collect();
+    let (first, last) = (*sure.first()?, *sure.last()?);
+    let (kept, cut): (Vec<u64>, Vec<u64>) = rule.sizes.iter().partition(|bytes| (first..=last).contains(*bytes));
+    if cut.is_empty() {
+        return None;
+    }
+    let list = |sizes: &[u64]| sizes.iter().map(|bytes| Size(*bytes).to_string()).collect::<Vec<_>>().join(", ");
+    let part = parts(rule, data, thresholds, &|point| kept.contains(&point.bytes)).pop()?;
+    let sentence = format!("split: no sure gain at {}; kept for {}", list(&cut), list(&kept));
+    Some(Trimmed { rule: part, sentence })
 }
 
 fn parts_alone(

@@ -110,7 +110,7 @@ fn gain_text(summary: &Summary, columns: usize) -> String {
     let mut line = format!("{gain} over the defaults; {}/{points} ship", verdicts.ship);
     let counts = [
         (verdicts.regression, "slower, not shipped"),
-        (verdicts.keep, "keep the default"),
+        (verdicts.keep, "no sure gain"),
         (verdicts.too_noisy, "too noisy"),
     ];
     for part in counts.into_iter().filter(|(n, _)| 0 < *n).map(|(n, what)| format!(", {n} {what}")) {

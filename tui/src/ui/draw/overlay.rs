@@ -75,7 +75,7 @@ pub(super) const fn question_text(question: Question) -> (&'static str, [&'stati
     match question {
         Question::Stop => (
             "Stop the run?",
-            ["It ends after the current script. Nothing new is", "written; all trials stay in the run store."],
+            ["It ends after the current trials. Nothing new is", "written; all trials stay in the run store."],
         ),
         Question::Finish => (
             "Finish the search now?",
@@ -86,7 +86,7 @@ pub(super) const fn question_text(question: Question) -> (&'static str, [&'stati
 
 /// ```text
 /// ┏ Stop the run? ────────────────────────────────────┓
-/// ┃ It ends after the current script. Nothing new is  ┃
+/// ┃ It ends after the current trials. Nothing new is  ┃
 /// ┃ written; all trials stay in the run store.        ┃
 /// ┃                                                   ┃
 /// ┃ y yes   N no (Enter)                              ┃

@@ -12,7 +12,7 @@ pub enum SettingError {
     #[error("`{0}` is no setting: write NAME=VALUE, such as NCCL_SOCKET_IFNAME==eth0")]
     Form(String),
     /// No such variable.
-    #[error("unknown variable `{name}`{}", nearest.map(|n| format!(": did you mean {n}?")).unwrap_or_default())]
+    #[error("unknown variable `{name}`{}", nearest.map_or_else(|| ": use a variable that changes how collectives run, such as NCCL_BUFFSIZE".to_owned(), |n| format!(": did you mean {n}?")))]
     Unknown {
         /// What was written.
         name: String,

@@ -53,7 +53,7 @@ pub enum ShapeError {
     #[error("the shape {0} is named twice")]
     Twice(Shape),
     /// More nodes than hosts.
-    #[error("the shape {shape} needs {} hosts, and there {}", shape.nodes, is_are(*hosts))]
+    #[error("the shape {shape} needs {} hosts, and there {}: name them with -w or --hostfile", shape.nodes, is_are(*hosts))]
     Hosts {
         /// The shape.
         shape: Shape,
@@ -232,8 +232,8 @@ mod tests {
             assert!(error.starts_with(&expected), "{text}: {error}");
         }
         for (text, hosts, emulate, expected) in [
-            ("2x4,4x1", THREE, false, "the shape 4x1 needs 4 hosts, and there are 3"),
-            ("2x1", ONE, false, "the shape 2x1 needs 2 hosts, and there is 1"),
+            ("2x4,4x1", THREE, false, "the shape 4x1 needs 4 hosts, and there are 3: name them with -w or --hostfile"),
+            ("2x1", ONE, false, "the shape 2x1 needs 2 hosts, and there is 1: name them with -w or --hostfile"),
             ("1x8,2x8", THREE, false, "the shape 2x8 puts 8 ranks on b, and the host file gives it slots=4"),
             ("2x2", ONE, true, "the shape 2x2: an emulated node is one rank; write 2x1 for as many ranks"),
             ("2x1", THREE, true, "shapes of emulated nodes are for one machine, and there are 3 hosts"),

@@ -97,7 +97,15 @@ impl Summary<'_> {
         }
         self.sections(out)?;
         writeln!(out, "## Files\n")?;
-        self.files.iter().try_for_each(|file| writeln!(out, "- `{file}`"))
+        self.files.iter().try_for_each(|file| writeln!(out, "- `{file}`"))?;
+        if self.profile.run.engine == Engine::Nccl && !(self.profile.env.is_empty() && self.profile.rule.is_empty()) {
+            writeln!(
+                out,
+                "\nTo deploy: `gdrtune install profile.toml --to DIR`. To see later whether it is still faster:\n\
+                 `gdrtune verify profile.toml`. Both with the hosts and ranks per node of the jobs."
+            )?;
+        }
+        Ok(())
     }
 
     fn sections(&self, out: &mut String) -> std::fmt::Result {
@@ -162,11 +170,11 @@ impl ShapeSummary<'_> {
             out,
             "Interleaved, each arm in fresh processes that read the emitted files. The interval covers 90 %; P(faster) is the\n\
              bootstrap probability, over processes, that the ratio of medians exceeds 1. Points that are not here run as without \
-             the profile.\n"
+             the profile. A rule is judged over all its sizes, so one without a sure gain of its own may lie in its range.\n"
         )?;
         writeln!(
             out,
-            "| collective | size | default us | candidate us | speed-up | 90 % interval | P(faster) | verdict |"
+            "| collective | size | default (us) | candidate (us) | speed-up | 90 % interval | P(faster) | verdict |"
         )?;
         writeln!(out, "|---|---:|---:|---:|---:|---|---:|---|")?;
         for v in &self.verdicts {

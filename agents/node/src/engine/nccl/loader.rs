@@ -111,7 +111,10 @@ pub(super) fn load_driver() -> Result<(), EngineError> {
             Err(error) => failures.push(cause(&error)),
         }
     }
-    let why = format!("{}: this node has no NVIDIA driver, or the container hides it", failures.join("; "));
+    let why = format!(
+        "{}: this node has no NVIDIA driver, or the container hides it (does nvidia-smi work there?)",
+        failures.join("; ")
+    );
     Err(EngineError::Library { what: "load the CUDA driver".to_owned(), why })
 }
 
