@@ -62,8 +62,11 @@ fn with_bench<T>(
 }
 
 /// Why there are no further samples.
-fn ended(error: BenchError) -> Failure {
+fn ended(args: &BenchArgs, error: BenchError) -> Failure {
+    let is_special = !args.environment.is_empty() || args.choice.is_some() || args.measure.trial.worker_cmd.is_some();
     match error {
+        // What the user asked for is the likely cause; where that is nothing special, it is the hosts.
+        BenchError::Setup { .. } if !is_special => Failure::new(Exit::Preflight, error),
         BenchError::Setup { .. } => Failure::usage(error),
         BenchError::Lost(_) | BenchError::Cancelled => Failure::new(Exit::NodesLost, error),
     }
@@ -112,7 +115,7 @@ fn measure(
             Outcome::Hung(why) => drop(failures[sample.item].get_or_insert(format!("hung: {why}"))),
             Outcome::Crashed(why) | Outcome::Unsupported(why) => drop(failures[sample.item].get_or_insert(why)),
         };
-        bench.run(&script, cancel, &mut sink).map_err(ended)?;
+        bench.run(&script, cancel, &mut sink).map_err(|error| ended(args, error))?;
     }
     let rows = points.iter().zip(samples).zip(failures).map(|((&point, mut samples), failure)| {
         let timing = match (failure, middle(&mut samples)) {

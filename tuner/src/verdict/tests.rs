@@ -55,6 +55,19 @@ fn a_slower_size_inside_splits_the_rule() {
 }
 
 #[test]
+fn end_sizes_that_are_no_sure_gain_are_left_out() {
+    // The middle ones vouch for 64K, which lies between them; nothing vouches for the ends.
+    let times = [(1024, 101.0), (4096, 60.0), (65536, 99.0), (262_144, 60.0), (1 << 20, 99.5)];
+    let data = times.map(|(bytes, tuned_us)| ab(bytes, 100.0, tuned_us));
+    let verdict = verdict(&data, &Thresholds::standard(1), &candidate(&data, Environment::new()));
+    assert_eq!(shipped_sizes(&verdict), [[4096, 65536, 262_144]]);
+    let sentence = &verdict.rules[0].sentence;
+    assert!(sentence.contains("no sure gain at 1K, 1M; kept for 4K, 64K, 256K"), "{sentence}");
+    let bytes = verdict.shipped[0].rule.bytes;
+    assert!(bytes.contains(65536) && !bytes.contains(1024) && !bytes.contains(1 << 20), "{bytes:?}");
+}
+
+#[test]
 fn gains_that_are_too_small_keep_the_defaults() {
     let data = [ab(1024, 100.0, 99.0), ab(4096, 100.0, 100.0)];
     let verdict = verdict(&data, &Thresholds::standard(1), &candidate(&data, Environment::new()));

@@ -62,7 +62,7 @@ fn measure(
     cancel: &Cancel,
 ) -> Result<Measured, Failure> {
     let choices = grid::choices(bench, environment.clone(), points, cancel).map_err(|error| match error {
-        GridError::Bench(error) => ended(error),
+        GridError::Bench(error) => ended(args, error),
         other => Failure::usage(other),
     })?;
     let setup = Setup::Live(environment);
@@ -86,7 +86,7 @@ fn measure(
     match result {
         // Only the file cancels, and tells itself.
         Ok(()) | Err(BenchError::Cancelled) => Ok(measured),
-        Err(error) => Err(ended(error)),
+        Err(error) => Err(ended(args, error)),
     }
 }
 
