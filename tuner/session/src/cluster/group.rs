@@ -1,6 +1,6 @@
 //! One group of workers: who has answered what, and how it ended. Plain state; it sends nothing.
 
-use std::{cmp::Reverse, collections::VecDeque, fmt, time::Duration};
+use std::{cmp::Reverse, collections::VecDeque, fmt, ops::Range, time::Duration};
 
 use gdrtune_profiles::vocab::Choice;
 use gdrtune_tuner::bench::{Outcome, Setup, Timing};
@@ -175,7 +175,15 @@ impl Group {
         }
     }
 
-    pub(super) fn file_refused(&mut self, why: String) {
+    /// A node refused what it was asked. It has no worker of those `ranks` that it never said anything of: nothing more will
+    /// be heard of them.
+    pub(super) fn file_refused(&mut self, ranks: Range<u32>, why: String) {
+        if self.started {
+            let of_node = self.ranks.iter_mut().take(ranks.end as usize).skip(ranks.start as usize);
+            for rank in of_node.filter(|rank| rank.bootstrap.is_none() && rank.connected.is_none()) {
+                rank.ended.get_or_insert_with(|| EndCause::NotStarted(why.clone()));
+            }
+        }
         self.refused.get_or_insert(why);
     }
 
@@ -398,6 +406,18 @@ mod tests {
         }
         let silent = WorkerFate::Exit { rank: 2, code: 0, last_line: String::new() }.to_string();
         assert!(silent.starts_with("rank 2 ended without a result") && silent.contains("standard input"), "{silent}");
+    }
+
+    #[test]
+    fn nobody_waits_for_ranks_of_a_node_that_refused_to_start_them() {
+        let mut group = Group::new(1, Setup::Site, 3);
+        group.started = true;
+        group.file(0, FromWorker::Bootstrap(vec![1]));
+        group.file_refused(1..3, "no space left".to_owned());
+        assert!(!group.all_ended(), "rank 0 runs");
+        group.file_end(0, EndCause::Stopped);
+        assert!(group.all_ended());
+        assert_eq!(group.refusal().as_deref(), Some("no space left"));
     }
 
     fn time(selected: Option<Choice>) -> Times {
