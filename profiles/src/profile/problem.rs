@@ -102,6 +102,11 @@ impl Profile {
             return;
         }
         let Some(knob) = knob::knob(name) else {
+            if let Some(why) = reaches_beyond_collectives(name) {
+                let message = format!("{name} has no place in a profile: {why}; set it in the job or on the site");
+                problems.push(Problem::error(at("name"), message));
+                return;
+            }
             let near = knob::nearest(name).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
             problems.push(Problem::warning(at("name"), format!("{name} is not in the catalogue{near}")));
             problems.extend(unprintable(value).map(|cause| Problem::error(at("value"), cause)));
@@ -153,6 +158,33 @@ impl Profile {
         let message = format!("nothing is left for {}: name the collective, as in allreduce:tree", names.join(", "));
         (!names.is_empty()).then(|| Problem::warning(path, message))
     }
+}
+
+/// Why no profile sets this variable, which is in no catalogue: it is sourced into jobs and given to workers, so that a
+/// profile from elsewhere could decide what code runs there. (`ld.so(8)`, `bash(1)`, and the variables of this tool.)
+fn reaches_beyond_collectives(name: &str) -> Option<&'static str> {
+    const PREFIXES: [&str; 4] = ["LD_", "BASH", "PYTHON", "PERL"];
+    const NAMES: [&str; 14] = [
+        "PATH",
+        "HOME",
+        "SHELL",
+        "ENV",
+        "IFS",
+        "PS4",
+        "PROMPT_COMMAND",
+        "SHELLOPTS",
+        "TMPDIR",
+        "GCONV_PATH",
+        "GLIBC_TUNABLES",
+        "CUDA_INJECTION32_PATH",
+        "CUDA_INJECTION64_PATH",
+        "CUDA_VISIBLE_DEVICES",
+    ];
+    if name.starts_with("GDRTUNE_") {
+        return Some("gdrtune sets it itself, to tell its processes what to do");
+    }
+    let is_named = NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    is_named.then_some("it decides what a job runs, not how its collectives run")
 }
 
 fn version_problem(knob: &Knob, value: &str, version: Version) -> Option<String> {

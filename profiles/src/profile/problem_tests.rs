@@ -65,6 +65,21 @@ fn settings_are_checked_against_the_catalogue() {
 }
 
 #[test]
+fn a_profile_decides_nothing_of_what_a_job_runs() {
+    for name in ["LD_PRELOAD", "LD_LIBRARY_PATH", "PATH", "BASH_ENV", "PROMPT_COMMAND", "CUDA_INJECTION64_PATH"] {
+        let message = "has no place in a profile: it decides what a job runs, not how its collectives run";
+        let expected = format!("Error: {name} {message}; set it in the job or on the site");
+        assert_eq!(with_setting(name, "/x", Class::System), [expected]);
+    }
+    for name in ["GDRTUNE_RULES", "GDRTUNE_TUNER_PLUGIN", "GDRTUNE_STATE_DIR", "GDRTUNE_X"] {
+        let findings = with_setting(name, "/x", Class::System);
+        assert!(findings.len() == 1 && findings[0].contains("gdrtune sets it itself"), "{findings:?}");
+    }
+    let own = with_setting("GDRTUNE_NATIVE_NSOCKS", "2", Class::System);
+    assert!(own.iter().all(|finding| !finding.contains("no place")), "{own:?}");
+}
+
+#[test]
 fn an_old_library_cannot_read_a_new_list() {
     let findings = findings(|profile| {
         profile.cluster.nccl = Some("2.23.4".into());

@@ -226,7 +226,9 @@ impl<'a> Supervisor<'a> {
         let rank = worker.rank;
         if let StreamEnd::Broken(error) = end {
             worker.terminate(now, self.config.kill_grace);
-            let why = format!("read its messages: {error}; something in the worker writes to the frame descriptor");
+            let why = format!(
+                "read its messages: {error}; something in the worker, or a worker command around it, writes to standard output"
+            );
             self.send_from_worker(group, rank, FromWorker::Failed(why));
         }
     }

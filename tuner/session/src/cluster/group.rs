@@ -1,12 +1,15 @@
 //! One group of workers: who has answered what, and how it ended. Plain state; it sends nothing.
 
-use std::{cmp::Reverse, collections::VecDeque, fmt, time::Duration};
+use std::{cmp::Reverse, collections::VecDeque, fmt, ops::Range, time::Duration};
 
 use gdrtune_profiles::vocab::Choice;
 use gdrtune_tuner::bench::{Outcome, Setup, Timing};
 use gdrtune_wire::{EndCause, EngineReport, FromWorker, GroupId, ItemOutcome, Prediction, Settings, StartGroup, Times};
 
 use super::{ClusterConfig, probe};
+
+/// What an agent ends a worker with.
+const SIGTERM: i32 = 15;
 
 /// Why a group is broken, the most telling cause of all its ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +34,13 @@ impl fmt::Display for WorkerFate {
             Self::Hung(during) => write!(f, "hung in {during}; killed at its deadline"),
             Self::Signal { rank, signal } => write!(f, "rank {rank} was killed by signal {signal}"),
             Self::Failed { rank, why } => write!(f, "rank {rank}: {why}"),
+            Self::Exit { rank, code: 0, last_line } if last_line.is_empty() => {
+                write!(
+                    f,
+                    "rank {rank} ended without a result and without an error: its standard input was closed, or a worker \
+                     command did not wait for it"
+                )
+            }
             Self::Exit { rank, code, last_line } if last_line.is_empty() => {
                 write!(f, "rank {rank} ended with exit code {code}")
             }
@@ -165,7 +175,15 @@ impl Group {
         }
     }
 
-    pub(super) fn file_refused(&mut self, why: String) {
+    /// A node refused what it was asked. It has no worker of those `ranks` that it never said anything of: nothing more will
+    /// be heard of them.
+    pub(super) fn file_refused(&mut self, ranks: Range<u32>, why: String) {
+        if self.started {
+            let of_node = self.ranks.iter_mut().take(ranks.end as usize).skip(ranks.start as usize);
+            for rank in of_node.filter(|rank| rank.bootstrap.is_none() && rank.connected.is_none()) {
+                rank.ended.get_or_insert_with(|| EndCause::NotStarted(why.clone()));
+            }
+        }
         self.refused.get_or_insert(why);
     }
 
@@ -261,6 +279,8 @@ impl Group {
             let (candidate, candidate_weight) = match (&state.ended, &state.failed) {
                 (Some(EndCause::Deadline { during }), _) => (WorkerFate::Hung(during.clone()), 5),
                 (Some(EndCause::NotStarted(why)), _) => (WorkerFate::NotStarted { rank, why: why.clone() }, 5),
+                // It was ended for what was said of it, such as output that cannot be read; its peers' fates follow from it.
+                (Some(EndCause::Signal(SIGTERM)), Some(why)) => (WorkerFate::Failed { rank, why: why.clone() }, 4),
                 (Some(EndCause::Signal(signal)), _) => (WorkerFate::Signal { rank, signal: *signal }, 4),
                 (Some(EndCause::Exit(code)), None) => {
                     (WorkerFate::Exit { rank, code: *code, last_line: state.last_line.clone() }, 3)
@@ -363,6 +383,41 @@ mod tests {
             let times: Vec<Times> = told.into_iter().map(time).collect();
             assert_eq!(selected(&times.iter().collect::<Vec<_>>()), expected, "{times:?}");
         }
+    }
+
+    #[test]
+    fn a_worker_that_was_ended_for_its_fault_is_told_by_the_fault() {
+        let unreadable = || FromWorker::Failed("read its messages: too large".to_owned());
+        for (failed, ended, expected) in [
+            (true, EndCause::Signal(15), "rank 1: read its messages: too large"),
+            (false, EndCause::Signal(15), "rank 1 was killed by signal 15"),
+            (true, EndCause::Signal(11), "rank 1 was killed by signal 11"),
+            (true, EndCause::Exit(1), "rank 1: read its messages: too large"),
+            (false, EndCause::Exit(3), "rank 1 ended with exit code 3"),
+        ] {
+            let mut group = Group::new(1, Setup::Site, 3);
+            if failed {
+                group.file(1, unreadable());
+            }
+            for (rank, cause) in [(0, EndCause::PeerEnded), (1, ended), (2, EndCause::PeerEnded)] {
+                group.file_end(rank, cause);
+            }
+            assert_eq!(group.fate().0.to_string(), expected);
+        }
+        let silent = WorkerFate::Exit { rank: 2, code: 0, last_line: String::new() }.to_string();
+        assert!(silent.starts_with("rank 2 ended without a result") && silent.contains("standard input"), "{silent}");
+    }
+
+    #[test]
+    fn nobody_waits_for_ranks_of_a_node_that_refused_to_start_them() {
+        let mut group = Group::new(1, Setup::Site, 3);
+        group.started = true;
+        group.file(0, FromWorker::Bootstrap(vec![1]));
+        group.file_refused(1..3, "no space left".to_owned());
+        assert!(!group.all_ended(), "rank 0 runs");
+        group.file_end(0, EndCause::Stopped);
+        assert!(group.all_ended());
+        assert_eq!(group.refusal().as_deref(), Some("no space left"));
     }
 
     fn time(selected: Option<Choice>) -> Times {

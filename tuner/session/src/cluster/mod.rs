@@ -186,7 +186,9 @@ impl<'a> ClusterBench<'a> {
             FromAgent::FilesStored { bundle } => group.file_stored(bundle),
             FromAgent::Refused { why } => {
                 (self.notes)(ClusterNote::Log { node, warning: true, line: why.clone() });
-                group.file_refused(why);
+                let first: u32 = self.config.slots.iter().take(node).sum();
+                let count = self.config.slots.get(node).copied().unwrap_or_default();
+                group.file_refused(first..first + count, why);
             }
             FromAgent::Log(line) => (self.notes)(ClusterNote::Log { node, warning: true, line }),
             FromAgent::Worker { .. }

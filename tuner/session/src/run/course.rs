@@ -278,7 +278,11 @@ impl Run<'_> {
     fn nothing_measured(&self, outcome: &SearchOutcome) -> RunError {
         let tried = outcome.environments.len();
         let why = outcome.environments.iter().find_map(|e| e.failed.clone()).unwrap_or_else(|| "no time".to_owned());
-        let text = format!("none of {tried} environments could be measured; the first: {why}");
+        let ran = outcome.environments.iter().filter(|e| e.trials > 0).count();
+        let text = match ran {
+            0 => format!("none of {tried} environments could be measured; the first: {why}"),
+            _ => format!("{ran} of {tried} environments were measured, and none can be started any more: {why}"),
+        };
         if self.config.settings.pins.is_empty() { RunError::Internal(text) } else { RunError::Usage(text) }
     }
 }
