@@ -361,9 +361,9 @@ fn trimmed(
     if cut.is_empty() {
         return None;
     }
-    let list = |sizes: &[u64]| sizes.iter().map(|bytes| Size(*bytes).to_string()).collect::<Vec<_>>().join(", ");
+    let shown = |sizes: &[u64]| sizes.iter().map(|bytes| Size(*bytes).to_string()).collect::<Vec<_>>().join(", ");
     let part = parts(rule, data, thresholds, &|point| kept.contains(&point.bytes)).pop()?;
-    let sentence = format!("split: no sure gain at {}; kept for {}", list(&cut), list(&kept));
+    let sentence = format!("split: no sure gain at {}; kept for {}", shown(&cut), shown(&kept));
     Some(Trimmed { rule: part, sentence })
 }
 

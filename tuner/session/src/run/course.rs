@@ -270,6 +270,10 @@ impl Run<'_> {
             self.recorder.log(Level::Info, host, format!("{name} is set there and stays as it is"));
         }
         let nccl = self.probe.as_ref().map(|probe| facts::nccl(probe, self.info.nodes)).unwrap_or_default();
+        for (name, host) in facts::limiting(self.inventories) {
+            let text = format!("{name} is set there: NCCL allows no choice against it, so none is tried");
+            self.recorder.log(Level::Warn, &host, text);
+        }
         let forced: BTreeSet<String> = forced.into_keys().collect();
         facts::space(&self.config, &self.info, self.inventories, forced, nccl)
     }

@@ -30,6 +30,9 @@ pub(crate) const NCCL_CHANNELS: u16 = 32;
 /// multicast takes a whole host's GPUs down.
 const SITE_FORCES: [&str; 4] = ["NCCL_NVLS_ENABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_IB_DISABLE"];
 
+/// Variables of which NCCL takes the environment's word over any tuner's (NCCL `src/graph/tuning.cc`).
+const SITE_LIMITS: [&str; 2] = ["NCCL_ALGO", "NCCL_PROTO"];
+
 /// The space of this cluster. Where the run has several shapes, pinned settings are its only ones.
 pub(super) fn space(
     config: &RunConfig,
@@ -68,9 +71,18 @@ pub(super) fn space(
 
 /// Variables that the site of any node insists on, with that node's name.
 pub(super) fn forced(inventories: &[Inventory]) -> BTreeMap<String, String> {
+    set_by_site(inventories, &SITE_FORCES)
+}
+
+/// Variables by which the site of any node takes choices away, with that node's name.
+pub(super) fn limiting(inventories: &[Inventory]) -> BTreeMap<String, String> {
+    set_by_site(inventories, &SITE_LIMITS)
+}
+
+fn set_by_site(inventories: &[Inventory], names: &[&str]) -> BTreeMap<String, String> {
     let of_node = |node: &Inventory| {
-        let set = SITE_FORCES.into_iter().filter(|name| node.site_env.get(name).is_some());
-        set.map(|name| (name.to_owned(), node.hostname.clone())).collect::<Vec<_>>()
+        let set = names.iter().filter(|name| node.site_env.get(name).is_some());
+        set.map(|name| ((*name).to_owned(), node.hostname.clone())).collect::<Vec<_>>()
     };
     inventories.iter().flat_map(of_node).collect()
 }
@@ -199,6 +211,8 @@ pub(super) fn place(config: &RunConfig, inventories: &[Inventory], emulated: Opt
 
 #[cfg(test)]
 mod tests {
+    use gdrtune_profiles::vocab::Environment;
+
     use super::*;
 
     fn node(interfaces: &[(&str, &str)]) -> Inventory {
@@ -210,6 +224,14 @@ mod tests {
             speed_mbps: None,
         };
         Inventory { interfaces: interfaces.iter().map(interface).collect(), ..Inventory::default() }
+    }
+
+    #[test]
+    fn what_a_site_insists_on_is_found_on_any_node() {
+        let site_env = Environment::new().with("NCCL_NVLS_ENABLE", "0").with("NCCL_PROTO", "Simple");
+        let nodes = [Inventory::default(), Inventory { hostname: "n2".into(), site_env, ..Inventory::default() }];
+        let one = |name: &str| BTreeMap::from([(name.to_owned(), "n2".to_owned())]);
+        assert_eq!((forced(&nodes), limiting(&nodes)), (one("NCCL_NVLS_ENABLE"), one("NCCL_PROTO")));
     }
 
     #[test]
