@@ -65,7 +65,11 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::TrialsFailed, anyhow::anyhow!("{broken}")));
     }
     print(args, &profile, ranks, &result)?;
-    Ok(if result.has_regression() { Exit::Regression } else { Exit::Done })
+    Ok(match result.failures.is_empty() {
+        _ if result.has_regression() => Exit::Regression,
+        false => Exit::TrialsFailed,
+        true => Exit::Done,
+    })
 }
 
 /// What is measured: the profile's engine, and its collectives where none are given.
