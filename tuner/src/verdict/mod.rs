@@ -3,6 +3,7 @@
 //! * A **rule** ships if its measured sizes are jointly faster (P and gain) and none of them is clearly slower. A clearly
 //!   slower size is taken out and the rest is judged again (split); if the whole does not pass, the sizes that pass
 //!   alone remain. Sizes at its ends that are no sure gain by themselves are left out where others in it are.
+//! * Where several rules are tried, each must show more: see [`for_many`].
 //! * An **environment** ships if all points of the workload are jointly faster and none is clearly slower, because it
 //!   applies to every call. Its rules were measured under it: if it does not ship, neither do they, and the caller verifies
 //!   the fallback candidate.
@@ -181,6 +182,7 @@ impl Verdict {
 pub fn verdict(data: &[AbPoint], thresholds: &Thresholds, candidate: &Candidate) -> Verdict {
     let points: Vec<PointVerdict> = data.iter().map(|point| judge_point(point, thresholds)).collect();
     let environment = (!candidate.environment.is_empty()).then(|| judge_environment(data, &points, thresholds));
+    let of_rules = for_many(&candidate.rules, data, thresholds);
     let (mut rules, mut shipped) = (Vec::new(), Vec::new());
     for rule in &candidate.rules {
         if environment.as_ref().is_some_and(|environment| !environment.ships) {
@@ -188,7 +190,7 @@ pub fn verdict(data: &[AbPoint], thresholds: &Thresholds, candidate: &Candidate)
             rules.push(RuleVerdict { rule: rule.clone(), fate: RuleFate::Drop, sentence });
             continue;
         }
-        let (verdict, parts) = judge_rule(rule, data, &points, thresholds);
+        let (verdict, parts) = judge_rule(rule, data, &points, &of_rules);
         rules.push(verdict);
         shipped.extend(parts);
     }
@@ -303,6 +305,20 @@ fn judge_environment(data: &[AbPoint], points: &[PointVerdict], thresholds: &Thr
         Some(speedup) => (true, format!("faster over all points, slower at none: {}", show(speedup))),
     };
     EnvironmentVerdict { ships, speedup, sentence }
+}
+
+/// What a rule must show where several are tried: of many equal arms some look faster by chance. Benjamini and Hochberg's
+/// procedure (J. R. Stat. Soc. B 57, 1995) keeps the expected share of such rules among those that ship at what a single one
+/// is allowed.
+fn for_many(rules: &[CandidateRule], data: &[AbPoint], thresholds: &Thresholds) -> Thresholds {
+    let level = 1.0 - thresholds.p_faster;
+    let doubt =
+        |rule: &CandidateRule| evidence(rule, data, thresholds).map_or(1.0, |whole| 1.0 - whole.speedup.p_faster);
+    let mut doubts: Vec<f64> = rules.iter().map(doubt).collect();
+    doubts.sort_by(f64::total_cmp);
+    let share = |passed: usize| level * passed as f64 / rules.len().max(1) as f64;
+    let passed = (1..=doubts.len()).rev().find(|&passed| doubts[passed - 1] <= share(passed));
+    Thresholds { p_faster: 1.0 - share(passed.unwrap_or(1)), ..*thresholds }
 }
 
 /// Judges a rule; gives its verdict and the parts that ship.

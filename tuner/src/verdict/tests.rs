@@ -68,6 +68,23 @@ fn end_sizes_that_are_no_sure_gain_are_left_out() {
 }
 
 #[test]
+fn one_of_many_rules_must_show_more_than_a_single_one() {
+    // Five pairs that all agree show 1 - 2^-5 = 0.969 at most.
+    let lucky = ab(1024, 100.0, 80.0);
+    let equal = [4096, 16384, 65536].map(|bytes| ab(bytes, 100.0, 100.0));
+    let rules = |data: &[AbPoint]| {
+        let one = |point: &AbPoint| merge(&[point.point], &[(point.point, CHOICE)]);
+        Candidate { environment: Environment::new(), rules: data.iter().flat_map(one).collect() }
+    };
+    let thresholds = Thresholds { design: Design::Rounds, ..Thresholds::standard(1) };
+    let shipped = |data: &[AbPoint]| verdict(data, &thresholds, &rules(data)).shipped.len();
+    assert_eq!(shipped(std::slice::from_ref(&lucky)), 1);
+    assert_eq!(shipped(&[&[lucky.clone()], &equal[..]].concat()), 0, "chance makes one of four look so now and then");
+    let gains = [4096, 16384, 65536].map(|bytes| ab(bytes, 100.0, 80.0));
+    assert_eq!(shipped(&[&[lucky], &gains[..]].concat()), 4, "four that agree vouch for each other");
+}
+
+#[test]
 fn gains_that_are_too_small_keep_the_defaults() {
     let data = [ab(1024, 100.0, 99.0), ab(4096, 100.0, 100.0)];
     let verdict = verdict(&data, &Thresholds::standard(1), &candidate(&data, Environment::new()));
