@@ -166,7 +166,11 @@ fn print(args: &BenchArgs, ranks: u32, rows: &[Row]) -> io::Result<()> {
         "size (B)", "count", "collective", "redop", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "#wrong"
     )?;
     for Row { point, timing } in rows {
-        let count = point.bytes / args.measure.data_type.bytes();
+        let elements = point.bytes / args.measure.data_type.bytes();
+        // As nccl-tests: of sizes that count every rank's block, the elements of one.
+        let has_blocks =
+            matches!(point.collective, Collective::AllGather | Collective::ReduceScatter | Collective::AllToAll);
+        let count = if has_blocks { elements / u64::from(ranks.max(1)) } else { elements };
         let redop = if point.collective.reduces() { "sum" } else { "none" };
         write!(out, "  {:>12} {count:>12} {:>13} {redop:>6} ", point.bytes, point.collective)?;
         match timing {
