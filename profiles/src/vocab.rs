@@ -88,6 +88,11 @@ impl Collective {
         matches!(self, Self::AllReduce | Self::ReduceScatter | Self::Reduce)
     }
 
+    /// Whether the size column counts every rank's block, as in nccl-tests.
+    pub const fn counts_blocks(self) -> bool {
+        matches!(self, Self::AllGather | Self::ReduceScatter | Self::AllToAll)
+    }
+
     /// Bus bandwidth over algorithm bandwidth for `ranks` ranks (nccl-tests `doc/PERFORMANCE.md`).
     pub fn busbw_factor(self, ranks: u32) -> f64 {
         let n = f64::from(ranks.max(1));

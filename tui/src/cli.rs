@@ -45,7 +45,7 @@ pub(crate) enum Command {
     Tune(TuneArgs),
     /// Measure one setting and print a table like nccl-tests'
     Bench(BenchArgs),
-    /// Measure a profile against the defaults again, in fresh processes
+    /// Measure a profile against the defaults again, in fresh processes; sizes that no rule covers are left out
     Verify(VerifyArgs),
     /// Print a profile in another format
     Emit(EmitArgs),
@@ -137,6 +137,17 @@ pub(crate) struct MeasureArgs {
     /// Collectives, separated by commas: allreduce, allgather, reducescatter, broadcast, reduce, alltoall, sendrecv
     #[arg(long, value_name = "LIST", default_value = "allreduce", value_delimiter = ',', value_parser = parse_named::<Collective>)]
     pub(crate) collectives: Vec<Collective>,
+    /// Sizes and their elements.
+    #[command(flatten)]
+    pub(crate) sizes: SizeArgs,
+    /// How workers are started and watched.
+    #[command(flatten)]
+    pub(crate) trial: TrialArgs,
+}
+
+/// Sizes and their elements.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SizeArgs {
     /// Sizes: a range such as 1K-64M (stepping by --factor), a list, or both; as in nccl-tests: bytes, K, M and G are powers of 1024, and allgather, reducescatter and alltoall count the blocks of all ranks
     #[arg(long, value_name = "SIZES", default_value = "1K-64M")]
     pub(crate) sizes: String,
@@ -146,9 +157,6 @@ pub(crate) struct MeasureArgs {
     /// Element type: float32, float16, bfloat16 or int32
     #[arg(long, value_name = "TYPE", default_value = "float32", value_parser = parse_named::<DataType>)]
     pub(crate) data_type: DataType,
-    /// How workers are started and watched.
-    #[command(flatten)]
-    pub(crate) trial: TrialArgs,
 }
 
 /// How workers are started and watched.
@@ -172,6 +180,11 @@ pub(crate) struct TrialArgs {
 }
 
 impl TrialArgs {
+    /// Shortest deadline of one measurement in milliseconds.
+    pub(crate) fn min_lease_ms(&self) -> u64 {
+        (self.trial_timeout * 1e3) as u64
+    }
+
     /// Words of the command that starts workers; empty starts them directly.
     pub(crate) fn worker_command(&self) -> Vec<String> {
         self.worker_cmd.as_ref().map(|command| command.words().to_vec()).unwrap_or_default()
@@ -323,15 +336,9 @@ pub(crate) struct VerifyArgs {
     /// Collectives, separated by commas (default: those of the profile's rules)
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_named::<Collective>)]
     pub(crate) collectives: Vec<Collective>,
-    /// Sizes: a range such as 1K-64M (stepping by --factor), a list, or both; those that no rule covers are left out
-    #[arg(long, value_name = "SIZES", default_value = "1K-64M")]
-    pub(crate) sizes: String,
-    /// Factor between the sizes of a range
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..=1024))]
-    pub(crate) factor: u64,
-    /// Element type: float32, float16, bfloat16 or int32
-    #[arg(long, value_name = "TYPE", default_value = "float32", value_parser = parse_named::<DataType>)]
-    pub(crate) data_type: DataType,
+    /// Sizes and their elements.
+    #[command(flatten)]
+    pub(crate) sizes: SizeArgs,
     /// How NCCL is used.
     #[command(flatten)]
     pub(crate) nccl: NcclArgs,

@@ -4,6 +4,8 @@
 //! What a stand-in cannot show: that the real libraries behave as it does. See `benches/gpu`.
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
+#[path = "support/items.rs"]
+mod items;
 #[path = "support/worker_process.rs"]
 mod worker_process;
 
@@ -13,11 +15,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, DataType, Engine, Point, Protocol, ReduceOp};
+use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, Engine, Point, Protocol, ReduceOp};
 use gdrtune_wire::{FromWorker, Item, ItemOutcome, MOST_GRAPH_CALLS, Script, SessionKey, Times, ToWorker, WorkerInit};
+use items::LEASE_MS;
 use worker_process::Worker;
-
-const LEASE_MS: u64 = 30_000;
 
 /// What the agents tell workers that differs between tests.
 #[derive(Clone, Copy)]
@@ -171,19 +172,7 @@ fn text(path: &Path) -> String {
 }
 
 fn item(bytes: u64) -> Item {
-    Item {
-        point: Point { collective: Collective::AllReduce, bytes },
-        choice: None,
-        data_type: DataType::F32,
-        op: ReduceOp::Sum,
-        root: 0,
-        in_place: false,
-        graph: false,
-        check: true,
-        warmup: 1,
-        iterations: 3,
-        lease_ms: LEASE_MS,
-    }
+    items::item(Collective::AllReduce, bytes)
 }
 
 /// What came of an item, in short.

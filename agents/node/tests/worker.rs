@@ -1,6 +1,8 @@
 //! Workers as processes, with this test as their agent.
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
+#[path = "support/items.rs"]
+mod items;
 #[path = "support/worker_process.rs"]
 mod worker_process;
 
@@ -9,11 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, DataType, Engine, Point, Protocol, ReduceOp};
+use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, Engine, Protocol};
 use gdrtune_wire::{FromWorker, Item, ItemOutcome, Script, SessionKey, ToWorker, WorkerInit, codec::encode};
+use items::LEASE_MS;
 use worker_process::Worker;
-
-const LEASE_MS: u64 = 30_000;
 
 fn init(rank: u32, world: u32) -> ToWorker {
     ToWorker::Init(WorkerInit {
@@ -29,19 +30,7 @@ fn init(rank: u32, world: u32) -> ToWorker {
 }
 
 fn item(bytes: u64) -> Item {
-    Item {
-        point: Point { collective: Collective::AllReduce, bytes },
-        choice: None,
-        data_type: DataType::F32,
-        op: ReduceOp::Sum,
-        root: 0,
-        in_place: false,
-        graph: false,
-        check: true,
-        warmup: 1,
-        iterations: 5,
-        lease_ms: LEASE_MS,
-    }
+    Item { iterations: 5, ..items::item(Collective::AllReduce, bytes) }
 }
 
 #[test]

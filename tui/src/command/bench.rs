@@ -6,11 +6,7 @@ mod grid;
 use std::io::{self, Write};
 
 use gdrtune_profiles::vocab::{Choice, Collective, Environment, Point};
-use gdrtune_session::{
-    cluster::{ClusterBench, pace::PaceConfig},
-    open::{self, ClusterRequest, Measuring, Watcher},
-    run,
-};
+use gdrtune_session::{cluster::pace::PaceConfig, run};
 use gdrtune_tuner::bench::{Bench, BenchError, Cancel, Item, Outcome, Script, Setup, Timing};
 
 use self::csv::Csv;
@@ -29,11 +25,13 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     if args.choices.is_some() {
         return grid::bench(args, &cluster, environment, &points);
     }
-    let pace = PaceConfig { sample_us: SAMPLE_US, max_iterations: 2_000, min_lease_ms: min_lease_ms(args) };
+    let pace =
+        PaceConfig { sample_us: SAMPLE_US, max_iterations: 2_000, min_lease_ms: args.measure.trial.min_lease_ms() };
     let cancel = Cancel::new();
     let mut csv = args.csv.as_ref().map(|path| Csv::create(path, &cancel)).transpose()?;
-    let rows =
-        with_bench(&cluster, &points, pace, |bench| measure(bench, args, environment, &points, &mut csv, &cancel))?;
+    let rows = super::with_bench(&cluster, &points, pace, |bench| {
+        measure(bench, args, environment, &points, &mut csv, &cancel)
+    })?;
     // A file that could not be written is why measuring ended, where it did.
     csv.map_or(Ok(()), Csv::finish)?;
     let rows = rows?;
@@ -41,24 +39,6 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let failed = rows.iter().any(|row| row.timing.is_err());
     print(args, ranks, &rows)?;
     Ok(if failed { Exit::TrialsFailed } else { Exit::Done })
-}
-
-/// Shortest deadline of a measurement, in milliseconds.
-fn min_lease_ms(args: &BenchArgs) -> u64 {
-    (args.measure.trial.trial_timeout * 1e3) as u64
-}
-
-/// Lets `work` measure on the cluster.
-fn with_bench<T>(
-    cluster: &ClusterRequest,
-    points: &[Point],
-    pace: PaceConfig,
-    work: impl FnOnce(&mut ClusterBench<'_>) -> T,
-) -> Result<T, Failure> {
-    let runtime = super::runtime()?;
-    let measuring = Measuring { max_bytes: points.iter().map(|p| p.bytes).max().unwrap_or(0), pace };
-    let watcher = Watcher { recorder: None, interrupted: &|| false, notes: Box::new(|_| {}) };
-    open::with_cluster(runtime.handle(), cluster, measuring, watcher, |bench, _| work(bench)).map_err(super::unusable)
 }
 
 /// Why there are no further samples.
@@ -145,7 +125,7 @@ fn print(args: &BenchArgs, ranks: u32, rows: &[Row]) -> io::Result<()> {
             "emulated": args.nccl.emulate_nodes,
             "graph": args.nccl.calls.graph,
             "register_buffers": args.nccl.calls.register_buffers,
-            "data_type": args.measure.data_type,
+            "data_type": args.measure.sizes.data_type,
             "repeats": args.repeats,
             "requested": args.choice,
             "results": results,
@@ -158,7 +138,7 @@ fn print(args: &BenchArgs, ranks: u32, rows: &[Row]) -> io::Result<()> {
     writeln!(
         out,
         "# engine {},{emulated}{graphs}{registered} {ranks} ranks, {}, median of {} samples",
-        args.measure.engine, args.measure.data_type, args.repeats
+        args.measure.engine, args.measure.sizes.data_type, args.repeats
     )?;
     writeln!(
         out,
@@ -166,11 +146,10 @@ fn print(args: &BenchArgs, ranks: u32, rows: &[Row]) -> io::Result<()> {
         "size (B)", "count", "collective", "redop", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "#wrong"
     )?;
     for Row { point, timing } in rows {
-        let elements = point.bytes / args.measure.data_type.bytes();
+        let elements = point.bytes / args.measure.sizes.data_type.bytes();
         // As nccl-tests: of sizes that count every rank's block, the elements of one.
-        let has_blocks =
-            matches!(point.collective, Collective::AllGather | Collective::ReduceScatter | Collective::AllToAll);
-        let count = if has_blocks { elements / u64::from(ranks.max(1)) } else { elements };
+        let blocks = if point.collective.counts_blocks() { u64::from(ranks.max(1)) } else { 1 };
+        let count = elements / blocks;
         let redop = if point.collective.reduces() { "sum" } else { "none" };
         write!(out, "  {:>12} {count:>12} {:>13} {redop:>6} ", point.bytes, point.collective)?;
         match timing {

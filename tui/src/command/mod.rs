@@ -21,9 +21,9 @@ use gdrtune_profiles::{
     vocab::{DataType, Engine, Point},
 };
 use gdrtune_session::{
-    cluster::CallMode,
+    cluster::{CallMode, ClusterBench, pace::PaceConfig},
     connect::{ConnectError, IN_USE_HINT},
-    open::ClusterRequest,
+    open::{self, ClusterRequest, Measuring, Watcher},
 };
 
 use crate::{
@@ -39,11 +39,13 @@ use crate::{
 /// # Errors
 /// Wrong use: a size that is no whole number of elements.
 fn points(measure: &MeasureArgs) -> Result<Vec<Point>, Failure> {
-    let sizes = parse_sizes(&measure.sizes, measure.factor).map_err(Failure::usage)?;
-    let element = measure.data_type.bytes();
+    let sizes = parse_sizes(&measure.sizes.sizes, measure.sizes.factor).map_err(Failure::usage)?;
+    let element = measure.sizes.data_type.bytes();
     if let Some(size) = sizes.iter().find(|&&size| size == 0 || size % element != 0) {
-        let text =
-            format!("--sizes: {size} bytes are no whole number of {} elements ({element} bytes)", measure.data_type);
+        let text = format!(
+            "--sizes: {size} bytes are no whole number of {} elements ({element} bytes)",
+            measure.sizes.data_type
+        );
         return Err(Failure::usage_text(text));
     }
     let at_sizes = |&collective| sizes.iter().map(move |&bytes| Point { collective, bytes });
@@ -121,7 +123,7 @@ fn cluster(hosts: &HostArgs, measure: &MeasureArgs, nccl: &NcclArgs) -> Result<C
         emulate_nodes: nccl.emulate_nodes,
         shared: measure.trial.shared,
         worker_command: measure.trial.worker_command(),
-        data_type: measure.data_type,
+        data_type: measure.sizes.data_type,
         calls: CallMode { graph: nccl.calls.graph, register_buffers: nccl.calls.register_buffers },
         ..cluster_at(place, launcher)?
     })
@@ -154,6 +156,22 @@ fn unusable(error: ConnectError) -> Failure {
     let is_in_use = matches!(error, ConnectError::InUse { .. });
     let failure = Failure::new(Exit::Preflight, error);
     if is_in_use { failure.with_hint(IN_USE_HINT) } else { failure }
+}
+
+/// Lets `work` measure on the cluster, with nobody watching.
+///
+/// # Errors
+/// Preflight: hosts that cannot be used.
+fn with_bench<T>(
+    cluster: &ClusterRequest,
+    points: &[Point],
+    pace: PaceConfig,
+    work: impl FnOnce(&mut ClusterBench<'_>) -> T,
+) -> Result<T, Failure> {
+    let runtime = runtime()?;
+    let measuring = Measuring { max_bytes: points.iter().map(|p| p.bytes).max().unwrap_or(0), pace };
+    let watcher = Watcher { recorder: None, interrupted: &|| false, notes: Box::new(|_| {}) };
+    open::with_cluster(runtime.handle(), cluster, measuring, watcher, |bench, _| work(bench)).map_err(unusable)
 }
 
 /// A tokio runtime for fleet, signals and the terminal UI. Two threads are plenty: measuring happens elsewhere.

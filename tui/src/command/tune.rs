@@ -70,7 +70,7 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
         budget_s: Some(args.budget),
         max_trials: args.trials,
         strategy: strategy(args.strategy),
-        min_lease_ms: (args.measure.trial.trial_timeout * 1e3) as u64,
+        min_lease_ms: args.measure.trial.min_lease_ms(),
         seed: args.seed,
         ..base_config(cluster, points, out)
     };

@@ -8,11 +8,10 @@ use gdrtune_profiles::{
 };
 use gdrtune_session::{
     cluster::pace::PaceConfig,
-    open::{self, ClusterRequest, Measuring, Watcher},
     recheck::{self, Recheck, RecheckError, RecheckPlan},
 };
 use gdrtune_tuner::{
-    bench::{Bench, BenchError, Cancel},
+    bench::{BenchError, Cancel},
     observe::{Directive, Note, Observer},
     verdict::{Decision, PointVerdict},
 };
@@ -34,25 +33,19 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     let measure = measure_args(args, &profile);
     let all_points = super::points(&measure)?;
     let cluster = super::cluster(&args.hosts, &measure, &args.nccl)?;
-    let (nodes, ranks) = shape(&cluster);
+    let (nodes, ranks) = cluster.shape();
     check_shape(&profile, nodes, ranks)?;
     let points = recheck::affected(&profile, nodes, ranks, &all_points);
     if points.is_empty() {
         let text = format!("{} changes nothing at these sizes: it keeps the defaults there", args.profile.display());
         return Err(Failure::usage_text(text).with_hint("choose others with --collectives and --sizes"));
     }
-    let runtime = super::runtime()?;
-    let max_bytes = points.iter().map(|point| point.bytes).max().unwrap_or(0);
-    let pace = PaceConfig { min_lease_ms: (args.trial.trial_timeout * 1e3) as u64, ..PaceConfig::default() };
+    let pace = PaceConfig { min_lease_ms: args.trial.min_lease_ms(), ..PaceConfig::default() };
     let plan = RecheckPlan { profile: &profile, points, pairs: args.pairs, seed: args.seed };
-    let watcher = Watcher { recorder: None, interrupted: &|| false, notes: Box::new(|_| {}) };
-    let measuring = Measuring { max_bytes, pace };
-    let result = open::with_cluster(runtime.handle(), &cluster, measuring, watcher, |bench, _| {
+    let result = super::with_bench(&cluster, &plan.points, pace, |bench| {
         recheck::recheck(bench, &plan, &mut Pairs::new(args.pairs), &Cancel::new())
-            .map(|result| (result, bench.info().ranks))
-    })
-    .map_err(super::unusable)?;
-    let (result, ranks) = result.map_err(|error| match &error {
+    })?;
+    let result = result.map_err(|error| match &error {
         RecheckError::Emit(_) => Failure::usage(error),
         RecheckError::Bench(BenchError::Lost(_)) => Failure::new(Exit::NodesLost, error),
         RecheckError::Bench(BenchError::Cancelled) => Failure::new(Exit::Interrupted, error),
@@ -83,21 +76,7 @@ fn measure_args(args: &VerifyArgs, profile: &Profile) -> MeasureArgs {
     if collectives.is_empty() {
         collectives.push(Collective::AllReduce);
     }
-    MeasureArgs {
-        engine: profile.run.engine,
-        collectives,
-        sizes: args.sizes.clone(),
-        factor: args.factor,
-        data_type: args.data_type,
-        trial: args.trial.clone(),
-    }
-}
-
-/// Nodes and ranks of the present cluster, as the engine will see them.
-fn shape(cluster: &ClusterRequest) -> (u32, u32) {
-    let ranks: u32 = cluster.slots.iter().sum();
-    let nodes = if cluster.emulate_nodes { ranks } else { cluster.slots.len() as u32 };
-    (nodes, ranks)
+    MeasureArgs { engine: profile.run.engine, collectives, sizes: args.sizes.clone(), trial: args.trial.clone() }
 }
 
 /// Rules of another shape would match nothing, and the comparison would say that the profile does no harm.

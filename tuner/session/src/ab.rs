@@ -8,6 +8,7 @@ use gdrtune_tuner::{
     bench::{Bench, BenchError, Cancel, Item, Outcome, Sample, Script, Setup},
     observe::{Directive, Note, Observer},
     stats::ArmSamples,
+    verdict::AbPoint,
 };
 
 /// What is compared, and how often.
@@ -41,6 +42,19 @@ pub struct AbResult {
     pub broken: Option<(usize, String)>,
     /// How the watcher wants it to go on: an abort leaves the rounds incomplete.
     pub directive: Directive,
+}
+
+impl AbResult {
+    /// The first two arms, default and candidate, as the verdict reads them.
+    pub fn pairs(&self, points: &[Point], weight: impl Fn(Point) -> f64) -> Vec<AbPoint> {
+        let pair = |(index, &point): (usize, &Point)| AbPoint {
+            point,
+            weight: weight(point),
+            default: self.times_us[0][index].clone(),
+            candidate: self.times_us[1][index].clone(),
+        };
+        points.iter().enumerate().map(pair).collect()
+    }
 }
 
 /// Rounds with a failure after which an arm is given up: each failure costs a deadline.

@@ -10,7 +10,7 @@ use gdrtune_wire::{Inventory, SessionKey};
 use tokio::runtime::Handle;
 
 use crate::{
-    cluster::{CallMode, ClusterBench, ClusterConfig, ClusterNote, link::FleetLink, pace::PaceConfig},
+    cluster::{CallMode, ClusterBench, ClusterConfig, ClusterNote, link::FleetLink, pace::PaceConfig, shape},
     connect::{self, ConnectError, Connected},
     recorder::Recorder,
 };
@@ -47,6 +47,13 @@ pub struct ClusterRequest {
     pub data_type: DataType,
     /// How the collectives are called.
     pub calls: CallMode,
+}
+
+impl ClusterRequest {
+    /// Nodes and ranks as the engine will see them.
+    pub fn shape(&self) -> (u32, u32) {
+        shape(&self.slots, self.emulate_nodes)
+    }
 }
 
 /// How it is measured.

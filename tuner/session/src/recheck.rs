@@ -12,7 +12,7 @@ use gdrtune_tuner::{
     observe::{Directive, Observer},
     plan::Candidate,
     stats::Design,
-    verdict::{self, AbPoint, PointVerdict, Thresholds},
+    verdict::{self, PointVerdict, Thresholds},
 };
 
 use crate::ab::{self, AbPlan};
@@ -118,17 +118,7 @@ pub fn recheck(
     if result.directive == Directive::Abort {
         return Err(BenchError::Cancelled.into());
     }
-    let data: Vec<AbPoint> = plan
-        .points
-        .iter()
-        .enumerate()
-        .map(|(index, &point)| AbPoint {
-            point,
-            weight: 1.0,
-            default: result.times_us[0][index].clone(),
-            candidate: result.times_us[1][index].clone(),
-        })
-        .collect();
+    let data = result.pairs(&plan.points, |_| 1.0);
     let thresholds = Thresholds { design: Design::Rounds, ..Thresholds::standard(plan.seed) };
     let points = verdict::verdict(&data, &thresholds, &Candidate::default()).points;
     let broken = result.broken.map(|(arm, why)| {

@@ -3,12 +3,12 @@
 
 use std::{fs, os::unix::fs::symlink, path::PathBuf, rc::Rc};
 
-use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, DataType, Engine, Point, Protocol, ReduceOp};
+use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, Engine, Protocol};
 use gdrtune_wire::{EngineReport, FromWorker, Item, ItemOutcome, Script, SessionKey, Times, ToWorker, WorkerInit};
 
+pub(crate) use crate::items::{LEASE_MS, item};
 use crate::worker_process::Worker;
 
-pub(crate) const LEASE_MS: u64 = 30_000;
 pub(crate) const MAX_BYTES: u64 = 1 << 20;
 
 /// The plugin's name as it is deployed.
@@ -189,22 +189,6 @@ pub(crate) fn outcome(worker: &mut Worker) -> ItemOutcome {
     match worker.receive() {
         Some(FromWorker::Item { outcome, .. }) => outcome,
         other => panic!("{other:?}"),
-    }
-}
-
-pub(crate) fn item(collective: Collective, bytes: u64) -> Item {
-    Item {
-        point: Point { collective, bytes },
-        choice: None,
-        data_type: DataType::F32,
-        op: ReduceOp::Sum,
-        root: 0,
-        in_place: false,
-        graph: false,
-        check: true,
-        warmup: 1,
-        iterations: 3,
-        lease_ms: LEASE_MS,
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! What a stand-in cannot show: that the real libraries behave as it does. See `benches/gpu`.
 
+#[path = "../support/items.rs"]
+mod items;
 #[path = "../support/worker_process.rs"]
 mod worker_process;
 

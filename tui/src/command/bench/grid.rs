@@ -17,9 +17,10 @@ use gdrtune_tuner::{
     stats,
 };
 
-use super::{csv::Csv, ended, with_bench};
+use super::{csv::Csv, ended};
 use crate::{
     cli::BenchArgs,
+    command,
     exit::{Exit, Failure},
 };
 
@@ -43,9 +44,10 @@ pub(super) fn bench(
     let cancel = Cancel::new();
     let mut csv = args.csv.as_ref().map(|path| Csv::create(path, &cancel)).transpose()?;
     // As long as in a search: what a grid is compared with.
-    let pace = PaceConfig { min_lease_ms: super::min_lease_ms(args), ..PaceConfig::default() };
-    let measured =
-        with_bench(cluster, points, pace, |bench| measure(bench, args, environment, points, &mut csv, &cancel))?;
+    let pace = PaceConfig { min_lease_ms: args.measure.trial.min_lease_ms(), ..PaceConfig::default() };
+    let measured = command::with_bench(cluster, points, pace, |bench| {
+        measure(bench, args, environment, points, &mut csv, &cancel)
+    })?;
     // A file that could not be written is why measuring ended, where it did.
     csv.map_or(Ok(()), Csv::finish)?;
     let measured = measured?;
@@ -97,7 +99,7 @@ fn print(args: &BenchArgs, ranks: u32, times: &Times) -> io::Result<()> {
     writeln!(
         out,
         "# engine {},{emulated} {ranks} ranks, {}, every choice, medians of {} samples; the best of many is best by luck too",
-        args.measure.engine, args.measure.data_type, args.repeats
+        args.measure.engine, args.measure.sizes.data_type, args.repeats
     )?;
     writeln!(
         out,

@@ -39,9 +39,15 @@ pub struct CallMode {
     pub register_buffers: bool,
 }
 
+/// Nodes and ranks as the engine sees them, of ranks per host.
+pub(crate) fn shape(slots: &[u32], emulate_nodes: bool) -> (u32, u32) {
+    let ranks = slots.iter().sum();
+    (if emulate_nodes { ranks } else { slots.len() as u32 }, ranks)
+}
+
 impl ClusterConfig {
     /// Nodes as the engine sees them.
     pub(super) fn nodes(&self) -> u32 {
-        if self.emulate_nodes { self.slots.iter().sum() } else { self.slots.len() as u32 }
+        shape(&self.slots, self.emulate_nodes).0
     }
 }

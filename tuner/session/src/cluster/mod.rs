@@ -22,6 +22,7 @@ use gdrtune_profiles::vocab::{Choice, Point, ReduceOp};
 use gdrtune_tuner::bench::{Bench, BenchError, BenchInfo, Cancel, Item, Outcome, Sample, Script, Setup};
 use gdrtune_wire::{EngineReport, FromAgent, FromWorker, Prediction, ToAgent, ToWorker};
 
+pub(crate) use self::config::shape;
 pub use self::{
     config::{CallMode, ClusterConfig},
     probe::Probe,

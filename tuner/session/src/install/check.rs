@@ -15,7 +15,10 @@ use gdrtune_wire::{
 };
 
 use super::evidence;
-use crate::cluster::link::{Link, LinkEvent};
+use crate::cluster::{
+    link::{Link, LinkEvent},
+    shape,
+};
 
 /// Time for all ranks to start, connect and run the collective. A first communicator of many nodes takes some 10 s.
 const DEADLINE: Duration = Duration::from_mins(2);
@@ -106,7 +109,7 @@ impl<'a> Check<'a> {
     }
 
     fn start(&mut self) {
-        let nodes = if self.plan.emulate_nodes { self.world() } else { self.plan.slots.len() as u32 };
+        let (nodes, _) = shape(&self.plan.slots, self.plan.emulate_nodes);
         for node in 0..self.plan.slots.len() {
             let ranks = (0u32..).zip(&self.ranks).filter(|(_, rank)| rank.node == node).map(|(rank, _)| rank).collect();
             let start = StartGroup {

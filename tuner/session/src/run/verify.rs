@@ -282,17 +282,11 @@ fn measure(
 /// The arms' samples as the verdict reads them.
 fn arrange(plan: &AbPlan, result: &AbResult, outcome: &SearchOutcome, has_both: bool) -> AbData {
     let weight = |point: Point| outcome.points.iter().find(|p| p.pick.point == point).map_or(1.0, |p| p.weight);
-    let points = plan.points.iter().enumerate().map(|(index, &point)| AbPoint {
-        point,
-        weight: weight(point),
-        default: result.times_us[0][index].clone(),
-        candidate: result.times_us[1][index].clone(),
-    });
     let arm = |arm: &Vec<ArmSamples>| plan.points.iter().copied().zip(arm.iter().cloned()).collect();
     let mut others: Vec<Vec<(Point, ArmSamples)>> = result.times_us[2..].iter().map(arm).collect();
     // The arm without rules comes last.
     let without_rules = if has_both { others.pop() } else { None };
-    AbData { points: points.collect(), without_rules, ablated: others }
+    AbData { points: result.pairs(&plan.points, weight), without_rules, ablated: others }
 }
 
 /// The emitted files of a candidate, live for the engine that measures.

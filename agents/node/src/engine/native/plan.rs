@@ -134,20 +134,15 @@ pub(in crate::engine) struct Call {
 }
 
 impl Call {
-    /// Whether the size column counts every rank's block.
-    const fn is_blocked(&self) -> bool {
-        matches!(self.collective, Collective::AllGather | Collective::ReduceScatter | Collective::AllToAll)
-    }
-
     /// Elements of one rank's block, or of the whole buffer where there are no blocks.
     pub(in crate::engine) fn count(&self) -> usize {
         let elements = self.bytes / self.element;
-        if self.is_blocked() { elements / self.world as usize } else { elements }
+        if self.collective.counts_blocks() { elements / self.world as usize } else { elements }
     }
 
     /// Bytes of every buffer that the call touches.
     pub(in crate::engine) fn span(&self) -> usize {
-        let blocks = if self.is_blocked() { self.world as usize } else { 1 };
+        let blocks = if self.collective.counts_blocks() { self.world as usize } else { 1 };
         self.count() * self.element * blocks
     }
 
