@@ -21,6 +21,8 @@ pub(crate) struct Lab {
     variables: Vec<(String, String)>,
     /// Whether NCCL is asked for its log, as the agent asks it.
     is_logged: bool,
+    max_bytes: u64,
+    register_buffers: bool,
 }
 
 impl Lab {
@@ -38,7 +40,7 @@ impl Lab {
         let path = folder.path().to_str().unwrap().to_owned();
         let set = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let variables = vec![set("LD_LIBRARY_PATH", &path), set("TMPDIR", &path), set("STANDIN_NCCL_CHANNELS", "8")];
-        Self { folder, variables, is_logged: false }
+        Self { folder, variables, is_logged: false, max_bytes: MAX_BYTES, register_buffers: false }
     }
 
     /// With the plugin, as the agent starts workers that switch choices.
@@ -51,6 +53,45 @@ impl Lab {
     /// As above, and with NCCL's log.
     pub(crate) fn logged() -> Self {
         Self { is_logged: true, ..Self::live() }
+    }
+
+    /// With buffers of NCCL's own, registered.
+    pub(crate) fn registered(self) -> Self {
+        Self { register_buffers: true, ..self }
+    }
+
+    /// With a workload up to this size.
+    pub(crate) fn with_room(self, max_bytes: u64) -> Self {
+        Self { max_bytes, ..self }
+    }
+
+    /// With a stand-in's log in a file of the variable's name.
+    pub(crate) fn with_log(self, variable: &str) -> Self {
+        let path = self.path(variable);
+        self.with(variable, &path)
+    }
+
+    /// Lines of such a log that are equal to this one.
+    pub(crate) fn count(&self, variable: &str, line: &str) -> usize {
+        let log = fs::read_to_string(self.path(variable)).unwrap_or_default();
+        log.lines().filter(|other| *other == line).count()
+    }
+
+    /// Puts a copy of a library that lacks a function under these names.
+    pub(crate) fn without(self, library: &str, names: &[&str], function: &str) -> Self {
+        let mut bytes = fs::read(library_path(library)).unwrap();
+        let (symbol, length) = (format!("\0{function}\0").into_bytes(), function.len());
+        let places: Vec<usize> =
+            bytes.windows(length + 2).enumerate().filter(|(_, w)| *w == symbol).map(|(at, _)| at).collect();
+        assert!(!places.is_empty(), "{library} has no {function}");
+        for at in places {
+            bytes[at + length] = b'_';
+        }
+        for name in names {
+            fs::remove_file(self.path(name)).unwrap();
+            fs::write(self.path(name), &bytes).unwrap();
+        }
+        self
     }
 
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
@@ -82,8 +123,21 @@ impl Lab {
         }
         variables.extend(self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         let mut worker = Worker::start(arguments, &variables);
-        worker.send(&init(rank, world));
+        worker.send(&self.init(rank, world));
         worker
+    }
+
+    fn init(&self, rank: u32, world: u32) -> ToWorker {
+        ToWorker::Init(WorkerInit {
+            rank,
+            world,
+            nodes: world,
+            engine: Engine::Nccl,
+            key: SessionKey([3; 32]),
+            max_bytes: self.max_bytes,
+            deadline_ms: LEASE_MS,
+            register_buffers: self.register_buffers,
+        })
     }
 
     /// Ranks that wait for each other's bootstrap bytes.
@@ -130,19 +184,6 @@ fn library_path(name: &str) -> PathBuf {
     let path = executable.parent().unwrap().join(format!("lib{name}.so"));
     assert!(path.is_file(), "{} was not built", path.display());
     path
-}
-
-fn init(rank: u32, world: u32) -> ToWorker {
-    ToWorker::Init(WorkerInit {
-        rank,
-        world,
-        nodes: world,
-        engine: Engine::Nccl,
-        key: SessionKey([3; 32]),
-        max_bytes: MAX_BYTES,
-        deadline_ms: LEASE_MS,
-        register_buffers: false,
-    })
 }
 
 /// Tells ranks to connect.

@@ -11,6 +11,7 @@ mod choices;
 mod faults;
 mod lab;
 mod measures;
+mod modes;
 mod plugin;
 mod readback;
 mod start;

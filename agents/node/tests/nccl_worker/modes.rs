@@ -1,178 +1,16 @@
-//! What workers with the NCCL engine do when memory runs out, with calls in CUDA graphs, and with registered buffers; on
-//! stand-ins for the CUDA driver, NCCL and the tuner plugin.
+//! What workers do when memory runs out, with calls in CUDA graphs, and with registered buffers.
 //!
 //! What a stand-in cannot show: that the real libraries behave as it does. See `benches/gpu`.
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
-#[path = "support/items.rs"]
-mod items;
-#[path = "support/worker_process.rs"]
-mod worker_process;
+use std::path::Path;
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-};
+use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, Point, Protocol, ReduceOp};
+use gdrtune_wire::{FromWorker, Item, ItemOutcome, MOST_GRAPH_CALLS, Script, ToWorker};
 
-use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, Engine, Point, Protocol, ReduceOp};
-use gdrtune_wire::{FromWorker, Item, ItemOutcome, MOST_GRAPH_CALLS, Script, SessionKey, Times, ToWorker, WorkerInit};
-use items::LEASE_MS;
-use worker_process::Worker;
-
-/// What the agents tell workers that differs between tests.
-#[derive(Clone, Copy)]
-struct Terms {
-    max_bytes: u64,
-    register_buffers: bool,
-}
-
-const TERMS: Terms = Terms { max_bytes: 1 << 20, register_buffers: false };
-const REGISTERED: Terms = Terms { register_buffers: true, ..TERMS };
-
-/// A group of ranks on stand-ins, each a node of its own, on one GPU.
-struct Group {
-    workers: Vec<Worker>,
-}
-
-/// A folder with the stand-ins under the names of what they stand for, and the variables of the workers.
-struct Lab {
-    folder: tempfile::TempDir,
-    variables: Vec<(String, String)>,
-}
-
-impl Lab {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        for (kind, name) in [("cuda", "libcuda.so"), ("cuda", "libcuda.so.1"), ("nccl", "libnccl.so.2")] {
-            symlink(stand_in(kind), folder.path().join(name)).unwrap();
-        }
-        let path = text(folder.path());
-        let variables = vec![("LD_LIBRARY_PATH".to_owned(), path.clone()), ("TMPDIR".to_owned(), path)];
-        Self { folder, variables }.with_log("STANDIN_NCCL_LOG")
-    }
-
-    /// With the plugin, as the agent starts workers that switch choices.
-    fn live() -> Self {
-        let lab = Self::new();
-        let plugin = lab.path("libnccl-tuner-gdrtune.so");
-        symlink(stand_in("tuner"), &plugin).unwrap();
-        lab.with("GDRTUNE_TUNER_PLUGIN", &plugin).with("NCCL_TUNER_PLUGIN", &plugin)
-    }
-
-    /// Replaces a stand-in by a copy that lacks a function.
-    fn without(self, kind: &str, names: &[&str], function: &str) -> Self {
-        let mut bytes = fs::read(stand_in(kind)).unwrap();
-        let (symbol, length) = (format!("\0{function}\0").into_bytes(), function.len());
-        let places: Vec<usize> =
-            bytes.windows(length + 2).enumerate().filter(|(_, w)| *w == symbol).map(|(at, _)| at).collect();
-        assert!(!places.is_empty(), "{kind} has no {function}");
-        for at in places {
-            bytes[at + length] = b'_';
-        }
-        for name in names {
-            fs::remove_file(self.path(name)).unwrap();
-            fs::write(self.path(name), &bytes).unwrap();
-        }
-        self
-    }
-
-    fn path(&self, name: &str) -> String {
-        text(&self.folder.path().join(name))
-    }
-
-    /// With a stand-in's log in a file of the variable's name.
-    fn with_log(self, variable: &str) -> Self {
-        let path = self.path(variable);
-        self.with(variable, &path)
-    }
-
-    /// Lines of a log that are equal to this one.
-    fn count(&self, variable: &str, line: &str) -> usize {
-        let log = fs::read_to_string(self.path(variable)).unwrap_or_default();
-        log.lines().filter(|other| *other == line).count()
-    }
-
-    fn with(mut self, name: &str, value: &str) -> Self {
-        self.variables.push((name.to_owned(), value.to_owned()));
-        self
-    }
-
-    fn start_rank(&self, terms: Terms, rank: u32, world: u32) -> Worker {
-        let host = format!("node{rank}");
-        let mut variables: Vec<(&str, &str)> = vec![("NCCL_HOSTID", &host)];
-        variables.extend(self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-        let mut worker = Worker::start(&[], &variables);
-        worker.send(&ToWorker::Init(WorkerInit {
-            rank,
-            world,
-            nodes: world,
-            engine: Engine::Nccl,
-            key: SessionKey([3; 32]),
-            max_bytes: terms.max_bytes,
-            deadline_ms: LEASE_MS,
-            register_buffers: terms.register_buffers,
-        }));
-        worker
-    }
-
-    fn connected(&self, terms: Terms, world: u32) -> Group {
-        Group::connect((0..world).map(|rank| self.start_rank(terms, rank, world)).collect())
-    }
-}
-
-impl Group {
-    fn connect(mut workers: Vec<Worker>) -> Self {
-        let bootstrap = |worker: &mut Worker| match worker.receive() {
-            Some(FromWorker::Bootstrap(bytes)) => bytes,
-            other => panic!("{other:?}"),
-        };
-        let peers: Vec<Vec<u8>> = workers.iter_mut().map(bootstrap).collect();
-        for worker in &mut workers {
-            worker.send(&ToWorker::Connect { peers: peers.clone() });
-        }
-        for worker in &mut workers {
-            let message = worker.receive();
-            assert!(matches!(message, Some(FromWorker::Connected { .. })), "{message:?}");
-        }
-        Self { workers }
-    }
-
-    /// Runs items; each rank's outcomes. The workers must end well.
-    fn outcomes(mut self, items: &[Item]) -> Vec<Vec<ItemOutcome>> {
-        for worker in &mut self.workers {
-            worker.send(&ToWorker::Run(Script { id: 1, items: items.to_vec() }));
-            worker.send(&ToWorker::Quit);
-        }
-        let outcomes = |worker: &mut Worker| {
-            let outcomes = items.iter().map(|_| match worker.receive() {
-                Some(FromWorker::Item { outcome, .. }) => outcome,
-                other => panic!("{other:?}"),
-            });
-            let outcomes = outcomes.collect();
-            assert_eq!(worker.receive(), Some(FromWorker::ScriptDone { script: 1 }));
-            assert_eq!(worker.receive(), None);
-            assert!(worker.end().success());
-            outcomes
-        };
-        self.workers.iter_mut().map(outcomes).collect()
-    }
-}
-
-/// The shared library of a stand-in, which cargo built beside this executable.
-fn stand_in(kind: &str) -> PathBuf {
-    let executable = std::env::current_exe().unwrap();
-    let path = executable.parent().unwrap().join(format!("libgdrtune_standin_{kind}.so"));
-    assert!(path.is_file(), "{} was not built", path.display());
-    path
-}
-
-fn text(path: &Path) -> String {
-    path.to_str().unwrap().to_owned()
-}
+use crate::lab::{self, Lab, TREE_LL, timed};
 
 fn item(bytes: u64) -> Item {
-    items::item(Collective::AllReduce, bytes)
+    lab::item(Collective::AllReduce, bytes)
 }
 
 /// What came of an item, in short.
@@ -189,10 +27,9 @@ fn told(outcome: &ItemOutcome) -> &str {
 
 #[test]
 fn a_size_without_room_is_said_once_and_larger_ones_are_not_tried() {
-    let lab = Lab::new().with("STANDIN_CUDA_MEMORY", "3145728").with_log("STANDIN_CUDA_LOG");
-    let terms = Terms { max_bytes: 8 << 20, ..TERMS };
+    let lab = Lab::new().with("STANDIN_CUDA_MEMORY", "3145728").with_log("STANDIN_CUDA_LOG").with_room(8 << 20);
     let items = [1 << 18, 2 << 20, 1 << 20, 2 << 20, 4 << 20, 1 << 10].map(item);
-    for outcomes in lab.connected(terms, 2).outcomes(&items) {
+    for outcomes in lab.outcomes(2, &items) {
         let outcomes: Vec<&str> = outcomes.iter().map(told).collect();
         let full = "out of memory: two buffers of 2M bytes have no room on Stand-in GPU of rank 0 \
                     (CUDA_ERROR_OUT_OF_MEMORY, 3.0 MiB free of 3.0 MiB)";
@@ -210,9 +47,8 @@ fn a_size_without_room_is_said_once_and_larger_ones_are_not_tried() {
 #[test]
 fn the_rank_that_has_no_room_is_named_on_all() {
     let (rich, poor) = (Lab::new(), Lab::new().with("STANDIN_CUDA_MEMORY", "1048576"));
-    let group =
-        Group::connect(vec![rich.start_rank(TERMS, 0, 3), poor.start_rank(TERMS, 1, 3), rich.start_rank(TERMS, 2, 3)]);
-    let outcomes = group.outcomes(&[item(1 << 20), item(1 << 19), item(1 << 10)]);
+    let ranks = lab::connect(vec![rich.start_rank(0, 3), poor.start_rank(1, 3), rich.start_rank(2, 3)]);
+    let outcomes = lab::run(ranks, &[item(1 << 20), item(1 << 19), item(1 << 10)]);
     for (rank, outcomes) in outcomes.iter().enumerate() {
         let gpu = if rank == 1 { "Stand-in GPU" } else { "the GPU" };
         let expected = format!("out of memory: two buffers of 1M bytes have no room on {gpu} of rank 1 (CUDA_ERROR_");
@@ -223,23 +59,14 @@ fn the_rank_that_has_no_room_is_named_on_all() {
     }
 }
 
-const TREE_LL: Choice = Choice { algorithm: Algorithm::Tree, protocol: Protocol::Ll, channels: 4 };
-
 fn graphed(mut item: Item) -> Item {
     item.graph = true;
     item
 }
 
-fn timed(outcome: &ItemOutcome) -> &Times {
-    match outcome {
-        ItemOutcome::Timed(times) => times,
-        other => panic!("{other:?}"),
-    }
-}
-
 #[test]
 fn every_collective_is_right_in_graphs() {
-    let lab = Lab::new();
+    let lab = Lab::new().with_log("STANDIN_NCCL_LOG");
     let mut items = Vec::new();
     for &collective in Collective::ALL {
         let point = Point { collective, bytes: 6000 };
@@ -248,7 +75,7 @@ fn every_collective_is_right_in_graphs() {
             items.push(graphed(Item { point, root: 2, in_place: true, ..item(0) }));
         }
     }
-    for (rank, outcomes) in lab.connected(TERMS, 3).outcomes(&items).iter().enumerate() {
+    for (rank, outcomes) in lab.outcomes(3, &items).iter().enumerate() {
         for (item, outcome) in items.iter().zip(outcomes) {
             assert_eq!(told(outcome), "timed", "rank {rank}: {item:?}");
             let times = timed(outcome);
@@ -262,12 +89,13 @@ fn every_collective_is_right_in_graphs() {
 #[test]
 fn choices_hold_in_graphs_and_are_read_back_from_the_capture() {
     let costs = "allreduce:tree:ll=300,allreduce:*:*=2000";
-    let lab = Lab::live().with("STANDIN_NCCL_COSTS", costs).with("STANDIN_NCCL_CHANNELS", "4");
+    let lab =
+        Lab::live().with("STANDIN_NCCL_COSTS", costs).with("STANDIN_NCCL_CHANNELS", "4").with_log("STANDIN_NCCL_LOG");
     let ring = Choice { algorithm: Algorithm::Ring, protocol: Protocol::Simple, channels: 0 };
     let plain = [Some(TREE_LL), None, Some(ring)].map(|choice| Item { choice, ..item(4096) });
     let mut items = plain.clone().map(graphed).to_vec();
     items.extend(plain);
-    for outcomes in lab.connected(TERMS, 2).outcomes(&items) {
+    for outcomes in lab.outcomes(2, &items) {
         let selected: Vec<String> = outcomes.iter().map(|o| timed(o).selected.unwrap().to_string()).collect();
         assert_eq!(selected, ["tree/ll/4", "ring/simple", "ring/simple", "tree/ll/4", "ring/simple", "ring/simple"]);
         for (index, least_us) in [(0, 300.0), (1, 2000.0), (2, 2000.0)] {
@@ -286,7 +114,7 @@ fn a_choice_or_result_that_is_wrong_is_found_in_graphs() {
     let lab = Lab::live().with("STANDIN_NCCL_FAULT", "wrong:allreduce:tree:ll:1");
     let ll128 = Choice { protocol: Protocol::Ll128, ..TREE_LL };
     let items = [Some(TREE_LL), Some(ll128), None].map(|choice| graphed(Item { choice, ..item(4096) }));
-    for outcomes in lab.connected(TERMS, 2).outcomes(&items) {
+    for outcomes in lab.outcomes(2, &items) {
         assert!(matches!(outcomes[0], ItemOutcome::Wrong { .. }), "{:?}", outcomes[0]);
         assert!(told(&outcomes[1]).starts_with("NCCL 2.28.9 does not allow tree/ll128/4 for allreduce 4K here"));
         assert_eq!(told(&outcomes[2]), "timed");
@@ -295,9 +123,9 @@ fn a_choice_or_result_that_is_wrong_is_found_in_graphs() {
 
 #[test]
 fn a_graph_holds_so_many_calls_and_no_more() {
-    let lab = Lab::new();
+    let lab = Lab::new().with_log("STANDIN_NCCL_LOG");
     let items = [graphed(Item { iterations: MOST_GRAPH_CALLS + 100, warmup: 0, ..item(4096) })];
-    for outcomes in lab.connected(TERMS, 2).outcomes(&items) {
+    for outcomes in lab.outcomes(2, &items) {
         assert_eq!(told(&outcomes[0]), "timed");
     }
     assert_eq!(lab.count("STANDIN_NCCL_LOG", "allreduce 4096 ring simple 2"), 2 + 2 * MOST_GRAPH_CALLS as usize);
@@ -312,7 +140,7 @@ fn a_capture_that_is_refused_is_unsupported_on_all_ranks_and_the_next_item_runs(
             "cannot capture calls into a CUDA graph: CUDA_ERROR_NOT_SUPPORTED: operation not supported",
         ),
         (
-            Lab::new().without("cuda", &driver, "cuGraphInstantiateWithFlags"),
+            Lab::new().without("gdrtune_standin_cuda", &driver, "cuGraphInstantiateWithFlags"),
             "cannot capture calls into a CUDA graph: the driver has no cuGraphInstantiateWithFlags: CUDA 11.4 or later has it",
         ),
         (
@@ -322,8 +150,8 @@ fn a_capture_that_is_refused_is_unsupported_on_all_ranks_and_the_next_item_runs(
         ),
     ] {
         let rich = Lab::new();
-        let group = Group::connect(vec![rich.start_rank(TERMS, 0, 2), poor.start_rank(TERMS, 1, 2)]);
-        let outcomes = group.outcomes(&[graphed(item(4096)), item(4096), graphed(item(64))]);
+        let ranks = lab::connect(vec![rich.start_rank(0, 2), poor.start_rank(1, 2)]);
+        let outcomes = lab::run(ranks, &[graphed(item(4096)), item(4096), graphed(item(64))]);
         let other = "another rank cannot capture the call into a CUDA graph";
         for (outcomes, why) in outcomes.iter().zip([other, expected]) {
             let outcomes: Vec<&str> = outcomes.iter().map(told).collect();
@@ -337,7 +165,7 @@ fn a_capture_that_is_refused_is_unsupported_on_all_ranks_and_the_next_item_runs(
 #[test]
 fn a_launch_that_fails_ends_the_worker_in_good_order() {
     let lab = Lab::new();
-    let Group { mut workers } = lab.connected(TERMS, 2);
+    let mut workers = lab.connected(2);
     for (worker, op) in workers.iter_mut().zip([ReduceOp::Sum, ReduceOp::Max]) {
         let differing = graphed(Item { op, check: false, warmup: 0, ..item(4096) });
         worker.send(&ToWorker::Run(Script { id: 1, items: vec![graphed(item(4096)), differing] }));
@@ -355,11 +183,10 @@ fn a_launch_that_fails_ends_the_worker_in_good_order() {
 
 #[test]
 fn registered_buffers_come_from_nccl_and_leave_nothing_behind() {
-    let lab = Lab::new().with_log("STANDIN_NCCL_MEMORY_LOG");
-    let group = lab.connected(REGISTERED, 2);
+    let lab = Lab::new().with_log("STANDIN_NCCL_MEMORY_LOG").registered();
     let items = [item(4096), graphed(item(8192)), item(4096)];
     // The stand-in ends a process that has left something behind, or frees what is registered.
-    for outcomes in group.outcomes(&items) {
+    for outcomes in lab.outcomes(2, &items) {
         assert!(outcomes.iter().all(|outcome| told(outcome) == "timed"), "{outcomes:?}");
     }
     // Two buffers on two ranks, with head room.
@@ -368,15 +195,15 @@ fn registered_buffers_come_from_nccl_and_leave_nothing_behind() {
     assert_eq!(counts, [4; 4]);
     // Without that, NCCL's allocator is not asked.
     let lab = Lab::new().with_log("STANDIN_NCCL_MEMORY_LOG");
-    assert_eq!(told(&lab.connected(TERMS, 2).outcomes(&items)[0][0]), "timed");
+    assert_eq!(told(&lab.outcomes(2, &items)[0][0]), "timed");
     assert!(!Path::new(&lab.path("STANDIN_NCCL_MEMORY_LOG")).exists());
 }
 
 #[test]
 fn registered_buffers_without_room_are_refused_and_smaller_ones_registered() {
-    let lab = Lab::new().with("STANDIN_CUDA_MEMORY", "1048576").with_log("STANDIN_NCCL_MEMORY_LOG");
+    let lab = Lab::new().with("STANDIN_CUDA_MEMORY", "1048576").with_log("STANDIN_NCCL_MEMORY_LOG").registered();
     let items = [1 << 20, 1 << 16, 1 << 20].map(item);
-    for outcomes in lab.connected(REGISTERED, 2).outcomes(&items) {
+    for outcomes in lab.outcomes(2, &items) {
         let outcomes: Vec<&str> = outcomes.iter().map(told).collect();
         assert!(outcomes[0].starts_with("out of memory: two buffers of 1M bytes have no room on "), "{}", outcomes[0]);
         assert_eq!(outcomes[1], "timed");
@@ -389,8 +216,11 @@ fn registered_buffers_without_room_are_refused_and_smaller_ones_registered() {
 
 #[test]
 fn a_failure_with_registered_buffers_ends_the_worker_in_good_order() {
-    let lab = Lab::live().with("STANDIN_NCCL_FAULT", "error:allreduce:tree:ll:0").with_log("STANDIN_NCCL_MEMORY_LOG");
-    let Group { mut workers } = lab.connected(REGISTERED, 1);
+    let lab = Lab::live()
+        .with("STANDIN_NCCL_FAULT", "error:allreduce:tree:ll:0")
+        .with_log("STANDIN_NCCL_MEMORY_LOG")
+        .registered();
+    let mut workers = lab.connected(1);
     let failing = Item { choice: Some(TREE_LL), ..item(4096) };
     workers[0].send(&ToWorker::Run(Script { id: 1, items: vec![failing] }));
     let failure = workers[0].failure();
@@ -405,14 +235,14 @@ fn a_failure_with_registered_buffers_ends_the_worker_in_good_order() {
 #[test]
 fn an_nccl_that_cannot_register_fails_the_start_and_is_named() {
     for function in ["ncclMemAlloc", "ncclCommRegister", "ncclCommDeregister"] {
-        let lab = Lab::new().without("nccl", &["libnccl.so.2"], function);
-        let failure = lab.start_rank(REGISTERED, 0, 1).failure();
+        let lab = Lab::new().without("gdrtune_standin_nccl", &["libnccl.so.2"], function);
+        let failure = lab.clone().registered().start_rank(0, 1).failure();
         let (start, end) = (
             "rank 0 of 1, bootstrap: cannot register buffers: NCCL 2.28.9 (libnccl.so.2) has no ",
             format!(" has no {function}: NVIDIA's NCCL has it since 2.19"),
         );
         assert!(failure.starts_with(start) && failure.ends_with(&end), "{failure}");
         // It is no matter where nobody asks for that.
-        assert_eq!(told(&lab.connected(TERMS, 1).outcomes(&[item(64)])[0][0]), "timed");
+        assert_eq!(told(&lab.outcomes(1, &[item(64)])[0][0]), "timed");
     }
 }
