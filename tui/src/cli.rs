@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gdrtune_profiles::vocab::{Collective, DataType, Engine};
 use gdrtune_session::run::Shapes;
+use gdrtune_tuner::search::Strategy;
 use gdrtune_wire::WorkerCommand;
 
 use self::parse::{parse_choice, parse_duration_s, parse_engine, parse_named, parse_worker_command};
@@ -231,9 +232,10 @@ pub(crate) struct TuneArgs {
     /// Measurements of the search at most; the verification's are not counted
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) trials: Option<u64>,
-    /// How environments are searched
-    #[arg(long, value_enum, default_value_t = StrategyArg::Auto)]
-    pub(crate) strategy: StrategyArg,
+    /// How environments are searched: model (learns what each setting does), coordinate-descent, annealing, random, exhaustive,
+    /// or auto (exhaustive over few environments, else model)
+    #[arg(long, default_value_t = Strategy::Auto, value_parser = parse_named::<Strategy>)]
+    pub(crate) strategy: Strategy,
     /// Fix a setting for every environment of the search (the default arm stays as the site has it), such as `NCCL_SOCKET_IFNAME==eth0` (repeatable)
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) pin: Vec<String>,
@@ -255,21 +257,6 @@ pub(crate) struct TuneArgs {
     /// How the run is shown.
     #[command(flatten)]
     pub(crate) show: ShowArgs,
-}
-
-/// How environments are searched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StrategyArg {
-    /// By the size of the space and the budget.
-    Auto,
-    /// One setting at a time, with restarts.
-    CoordinateDescent,
-    /// Simulated annealing.
-    Annealing,
-    /// At random.
-    Random,
-    /// Every environment.
-    Exhaustive,
 }
 
 /// How collectives are called; NCCL's only.

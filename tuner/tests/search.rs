@@ -93,7 +93,7 @@ fn search(bench: &mut Fake, plan: &SearchPlan) -> Result<SearchOutcome, SearchEr
 
 #[test]
 fn every_strategy_finds_environment_and_choices() {
-    for strategy in [Strategy::Auto, Strategy::CoordinateDescent, Strategy::Annealing, Strategy::Exhaustive] {
+    for strategy in [Strategy::Model, Strategy::CoordinateDescent, Strategy::Annealing, Strategy::Exhaustive] {
         for seed in 0..5 {
             let mut bench = Fake::new(cluster, 0.05, seed);
             let outcome = search(&mut bench, &plan(2_500, seed, strategy)).unwrap();
@@ -151,8 +151,8 @@ fn environments_that_cannot_start_are_noted_and_tried_once() {
     for kind in ["Phase(Baseline)", "Phase(Search)", "EnvironmentStarted", "EnvironmentScored", "Best(", "Dropped"] {
         assert!(recorder.lines.iter().any(|line| line.starts_with(kind)), "{kind}");
     }
-    // Slow environments are given up after a few points.
-    assert!(outcome.environments.iter().any(|tried| tried.abandoned && tried.trials <= 5));
+    // Slow environments are given up after one look at each point (three at the one without choices).
+    assert!(outcome.environments.iter().any(|tried| tried.abandoned && tried.trials <= 7));
 }
 
 #[test]

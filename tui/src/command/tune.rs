@@ -26,7 +26,7 @@ use gdrtune_tuner::search::Strategy;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    cli::{DemoArgs, ShowArgs, StrategyArg, TuneArgs},
+    cli::{DemoArgs, ShowArgs, TuneArgs},
     exit::{Exit, Failure},
     headless::{JsonLines, PlainLines, Progress},
     hosts, interrupt, paths,
@@ -69,7 +69,7 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
         settings,
         budget_s: Some(args.budget),
         max_trials: args.trials,
-        strategy: strategy(args.strategy),
+        strategy: args.strategy,
         min_lease_ms: args.measure.trial.min_lease_ms(),
         seed: args.seed,
         ..base_config(cluster, points, out)
@@ -115,16 +115,6 @@ fn claim(path: &std::path::Path, existing: Existing) -> Result<OutputDir, Failur
             Existing::Replace => failure.with_hint("choose another folder with --out"),
         }
     })
-}
-
-const fn strategy(arg: StrategyArg) -> Strategy {
-    match arg {
-        StrategyArg::Auto => Strategy::Auto,
-        StrategyArg::CoordinateDescent => Strategy::CoordinateDescent,
-        StrategyArg::Annealing => Strategy::Annealing,
-        StrategyArg::Random => Strategy::Random,
-        StrategyArg::Exhaustive => Strategy::Exhaustive,
-    }
 }
 
 /// Runs, shows, and says at the end what came of it.

@@ -17,6 +17,8 @@ const KEPT: usize = 64;
 const SWEEPS: usize = 3;
 /// Weight of the prior in pooled spreads, in samples.
 const PRIOR_WEIGHT: f64 = 4.0;
+/// The same where another environment taught the noise of the pool.
+const TAUGHT_WEIGHT: f64 = 16.0;
 /// Noise of one sample before anything is known (log units); typical of small sizes in the recorded grids.
 pub(crate) const PRIOR_NOISE: f64 = 0.12;
 /// Precision of a cell that nothing is known about: a factor of e^3 up or down.
@@ -28,8 +30,9 @@ const OUTSPOKEN: usize = 3;
 /// How far beyond all measured cells of its point an unmeasured one is believed to be at most: five usual deviations of
 /// a link, and more than makes a choice hopeless.
 const REACH: f64 = 1.5;
-/// What another environment changes between choices (log units).
-pub(crate) const ENVIRONMENT_DEVIATION: f64 = 0.12;
+/// What another environment changes between choices (log units), until it is learned. Recorded grids: 0.1 to 0.4 for one
+/// changed knob.
+const ENVIRONMENT_DEVIATION: f64 = 0.2;
 
 /// How two cells of a group differ.
 #[derive(Debug, Clone)]
@@ -89,28 +92,46 @@ pub(crate) struct Belief {
     pub(crate) variance: f64,
 }
 
+/// Noise of one sample of a pool.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Noise {
+    /// Variance.
+    full: f64,
+    /// The same without its tails: what tells an outlier.
+    core: f64,
+}
+
+impl Default for Noise {
+    fn default() -> Self {
+        Self { full: PRIOR_NOISE * PRIOR_NOISE, core: PRIOR_NOISE * PRIOR_NOISE }
+    }
+}
+
 /// All cells of one environment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Field {
     cells: Vec<Cell>,
     links: Vec<Link>,
     groups: Vec<Group>,
-    /// Noise variance of one sample, per pool.
-    noise: Vec<f64>,
-    /// The same without its tails: what tells an outlier.
-    core: Vec<f64>,
+    /// Noise per pool.
+    noise: Vec<Noise>,
+    /// What another environment taught about that.
+    taught_noise: Vec<Option<Noise>>,
     /// Level of the pool's priors.
     level: Vec<f64>,
     /// The pool that links lead to from this one: the next size. Links go forward only.
     next_pool: Vec<Option<usize>>,
     /// Whether some cells of the pool had samples when beliefs were last found.
     grounded: Vec<bool>,
+    /// Variance of what this environment changes between choices, against the one that taught the priors.
+    moved: f64,
 }
 
 impl Field {
-    pub(crate) fn add_pool(&mut self) -> usize {
-        self.noise.push(PRIOR_NOISE * PRIOR_NOISE);
-        self.core.push(PRIOR_NOISE * PRIOR_NOISE);
+    /// A pool of cells with the same noise; `taught` by another environment, where one did.
+    pub(crate) fn add_pool(&mut self, taught: Option<Noise>) -> usize {
+        self.noise.push(taught.unwrap_or_default());
+        self.taught_noise.push(taught);
         self.level.push(0.0);
         self.next_pool.push(None);
         self.grounded.push(false);
@@ -165,8 +186,12 @@ impl Field {
         crate::stats::median(&self.cells[cell].samples).map(f64::exp)
     }
 
-    pub(crate) fn noise_variance(&self, cell: usize) -> f64 {
+    pub(crate) fn noise(&self, cell: usize) -> Noise {
         self.noise[self.cells[cell].pool]
+    }
+
+    pub(crate) fn noise_variance(&self, cell: usize) -> f64 {
+        self.noise(cell).full
     }
 
     pub(crate) fn belief(&self, cell: usize) -> Belief {
@@ -181,6 +206,7 @@ impl Field {
         self.learn_levels();
         self.learn_noise();
         self.weigh_samples();
+        self.learn_moved();
         // After the cells' own samples are weighed: typical differences are learned from those alone, and a link whose
         // group has learned nothing yet would draw sizes together that are ten times apart.
         self.learn_groups();
@@ -273,22 +299,24 @@ impl Field {
                 // Tails count in full for the noise: with few samples a bimodal cell must look as uncertain as it is.
                 let square = (sample - center).powi(2);
                 pool.0 += square;
-                pool.1 += tail_weight(square, self.core[cell.pool]) * square;
+                pool.1 += tail_weight(square, self.noise[cell.pool].core) * square;
             }
             pool.2 += cell.samples.len() as f64 - 1.0;
         }
         let all = pools.iter().fold((0.0, 0.0, 0.0), |sum, p| (sum.0 + p.0, sum.1 + p.1, sum.2 + p.2));
         let prior = PRIOR_WEIGHT * PRIOR_NOISE * PRIOR_NOISE;
-        let overall = |sum: f64| PRIOR_WEIGHT * (prior + sum) / (PRIOR_WEIGHT + all.2);
+        let overall = |sum: f64| (prior + sum) / (PRIOR_WEIGHT + all.2);
+        let overall = Noise { full: overall(all.0), core: overall(all.1) };
         for (index, (full, core, count)) in pools.into_iter().enumerate() {
-            self.noise[index] = ((overall(all.0) + full) / (PRIOR_WEIGHT + count)).max(LEAST_VARIANCE);
-            self.core[index] = ((overall(all.1) + core) / (PRIOR_WEIGHT + count)).max(LEAST_VARIANCE);
+            let (prior, weight) = self.taught_noise[index].map_or((overall, PRIOR_WEIGHT), |noise| (noise, TAUGHT_WEIGHT));
+            let pooled = |prior: f64, sum: f64| ((weight * prior + sum) / (weight + count)).max(LEAST_VARIANCE);
+            self.noise[index] = Noise { full: pooled(prior.full, full), core: pooled(prior.core, core) };
         }
     }
 
     fn weigh_samples(&mut self) {
         for cell in &mut self.cells {
-            let (variance, core) = (self.noise[cell.pool], self.core[cell.pool]);
+            let Noise { full: variance, core } = self.noise[cell.pool];
             let Some(center) = crate::stats::median(&cell.samples) else { continue };
             // With one or two samples the median cannot tell an outlier; the field's own belief helps, but only where it
             // stands on samples of the same pool: what it says of a size that was never measured may be ten times off.
@@ -307,11 +335,30 @@ impl Field {
         }
     }
 
+    /// How far choices moved against each other from where the other environment had them.
+    fn learn_moved(&mut self) {
+        let known = self.moved.max(ENVIRONMENT_DEVIATION.powi(2));
+        let mut counts = vec![0.0_f64; self.level.len()];
+        let taught = || self.cells.iter().filter(|cell| 0.0 < cell.own.precision && cell.prior.is_some());
+        taught().for_each(|cell| counts[cell.pool] += 1.0);
+        let (mut sum, mut weights) = (PRIOR_WEIGHT * ENVIRONMENT_DEVIATION.powi(2), PRIOR_WEIGHT);
+        for cell in taught() {
+            let Some(prior) = cell.prior else { continue };
+            let square = (mean_of(cell.own) - prior.mean - self.level[cell.pool]).powi(2);
+            let noise = 1.0 / cell.own.precision + prior.variance;
+            // The level follows the cells: a single one is where it is.
+            let free = 1.0 - 1.0 / counts[cell.pool];
+            sum += (tail_weight(square, known + noise) * square - free * noise).max(0.0);
+            weights += free;
+        }
+        self.moved = sum / weights;
+    }
+
     fn propagate(&mut self) {
         for cell in &mut self.cells {
             let level = self.level[cell.pool];
             let (mean, precision) = cell.prior.map_or((level, VAGUE), |prior| {
-                (prior.mean + level, 1.0 / (prior.variance + ENVIRONMENT_DEVIATION.powi(2)))
+                (prior.mean + level, 1.0 / (prior.variance + self.moved))
             });
             cell.total.precision = cell.own.precision + precision;
             cell.total.shift = cell.own.shift + precision * mean;

@@ -25,7 +25,7 @@ use crate::{
     objective::WeightedPoint,
 };
 pub(crate) use allocate::expected_fall;
-use field::{Belief, Field};
+use field::{Belief, Field, Noise};
 use lane::{Entrant, Lane, link_channels, link_sizes};
 pub use quarantine::{Ban, Quarantine};
 
@@ -72,6 +72,7 @@ impl RaceConfig {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Knowledge {
     cells: BTreeMap<(Point, Choice), Belief>,
+    noise: BTreeMap<Point, Noise>,
     /// Its picks, with the time that it expects of them in microseconds.
     picks: BTreeMap<Point, (Choice, f64)>,
 }
@@ -147,7 +148,7 @@ impl Race {
         sorted.sort_unstable_by_key(|weighted| weighted.point);
         sorted.dedup_by_key(|weighted| weighted.point);
         for WeightedPoint { point, weight } in sorted {
-            let pool = field.add_pool();
+            let pool = field.add_pool(warm.and_then(|warm| warm.noise.get(&point)).copied());
             let mut lane = Lane { point, weight, entrants: Vec::new(), own_us: Vec::new(), own_failed: false };
             for choice in choices.get(&point.collective).into_iter().flatten().copied() {
                 let prior = warm.and_then(|warm| warm.cells.get(&(point, choice)));
@@ -285,6 +286,20 @@ impl Race {
         crate::stats::median(&lane.own_us)
     }
 
+    /// Standard deviation of the logarithm of one sample at a point.
+    pub(crate) fn noise(&self, point: Point) -> f64 {
+        let lane = self.by_point.get(&point).and_then(|index| self.lanes.get(*index));
+        let cell = lane.and_then(|lane| lane.entrants.first()).map(|entrant| entrant.cell);
+        cell.map_or(field::PRIOR_NOISE, |cell| self.field.noise_variance(cell).sqrt())
+    }
+
+    /// Expected logarithm of the time of a choice in microseconds.
+    pub(crate) fn expected_log_us(&self, point: Point, choice: Choice) -> Option<f64> {
+        let lane = self.by_point.get(&point).and_then(|index| self.lanes.get(*index))?;
+        let entrant = lane.entrants.iter().find(|entrant| entrant.choice == choice)?;
+        Some(self.field.belief(entrant.cell).mean)
+    }
+
     /// What perfect knowledge would gain over the present picks: weighted mean over points, log units.
     pub fn potential(&mut self) -> f64 {
         self.refresh();
@@ -294,8 +309,9 @@ impl Race {
     /// What the next environment's race can start from.
     pub fn knowledge(&mut self) -> Knowledge {
         self.refresh();
-        let mut cells = BTreeMap::new();
+        let (mut cells, mut noise) = (BTreeMap::new(), BTreeMap::new());
         for lane in &self.lanes {
+            noise.extend(lane.entrants.first().map(|entrant| (lane.point, self.field.noise(entrant.cell))));
             for entrant in lane.entrants.iter().filter(|entrant| !entrant.out) {
                 cells.insert((lane.point, entrant.choice), self.field.belief(entrant.cell));
             }
@@ -304,7 +320,7 @@ impl Race {
             let pick = self.pick(lane)?;
             Some((pick.point, (pick.choice?, pick.expected_us)))
         };
-        Knowledge { cells, picks: self.lanes.iter().filter_map(pick).collect() }
+        Knowledge { cells, noise, picks: self.lanes.iter().filter_map(pick).collect() }
     }
 
     /// What must not be tried again, with what this race added.

@@ -4,6 +4,7 @@
 //! environments.
 
 mod probes;
+mod processes;
 mod ranking;
 mod running;
 
@@ -12,7 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use gdrtune_profiles::vocab::{Environment, Point};
 
 use super::{BestEver, DefaultTime, EnvironmentScore, PointResult, SearchError, SearchOutcome, SearchPlan, StoppedBy};
-use probes::{LEAST_PROBES, clearly_slower, quick_probes};
+use probes::{clearly_slower, quick_probes};
+use processes::Starts;
 
 use crate::{
     bench::{Bench, Cancel, Item, Outcome, Setup},
@@ -29,12 +31,15 @@ const BASELINE_SHARE: f64 = 0.05;
 const BASELINE_REPEATS: u32 = 3;
 /// The first environment's race may take this many times what a later one may: nothing is known yet.
 const FIRST_TIMES: f64 = 2.0;
-/// Passes over all single changes that a search is expected to make, for sharing out the budget.
+/// Passes over all single changes that a descent is expected to make, for sharing out the budget. The model needs one.
 const EXPECTED_PASSES: usize = 2;
 /// Share of the budget after which the solver gets no further environment.
 const SEARCH_SHARE: f64 = 0.75;
 /// Share after which no setting is tried to be left out any more; the rest is for the last look at the best.
 const PRUNE_SHARE: f64 = 0.85;
+/// Starts of an environment that the final choice among several rests on at least.
+const LEAST_STARTS: usize = 3;
+
 /// Why no further environment is scored.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(super) enum Stop {
@@ -68,6 +73,7 @@ struct Explored {
     failed: Option<String>,
     /// Its race has nothing more to ask.
     settled: bool,
+    starts: Starts,
     trials: u64,
 }
 
@@ -90,6 +96,8 @@ pub(super) struct Evaluator<'a> {
     best_ever: BTreeMap<Point, BestEver>,
     /// Share of the budget after which no further environment is scored.
     share: f64,
+    /// Whether the next script must run in new processes.
+    starts_anew: bool,
 }
 
 impl<'a> Evaluator<'a> {
@@ -115,6 +123,7 @@ impl<'a> Evaluator<'a> {
             quarantine: Quarantine::default(),
             best_ever: BTreeMap::new(),
             share: SEARCH_SHARE,
+            starts_anew: false,
         }
     }
 
@@ -162,6 +171,11 @@ impl<'a> Evaluator<'a> {
         // Rounds over all points, so that one bad moment does not hit all samples of a point.
         let round = points.iter().map(|point| Item { point: *point, choice: None, repeats: 1 });
         let items: Vec<Item> = (0..repeats).flat_map(|_| round.clone()).collect();
+        self.run_default(items)
+    }
+
+    /// Runs items of the default arm; gives the first reason of each point where a sample failed.
+    fn run_default(&mut self, items: Vec<Item>) -> Result<BTreeMap<Point, String>, Broken> {
         let mut failures = BTreeMap::new();
         for (item, outcome) in self.run(Setup::Site, items)? {
             match outcome {
@@ -210,6 +224,7 @@ impl<'a> Evaluator<'a> {
             abandoned: false,
             failed: None,
             settled: false,
+            starts: Starts::default(),
             trials: 0,
         });
         let result = match incumbent {
@@ -244,7 +259,7 @@ impl<'a> Evaluator<'a> {
         let share = if single { 1.0 - 2.0 * BASELINE_SHARE } else { self.spent() + FIRST_TIMES * self.allotment() };
         while self.spent() < share || !self.explored[index].race.covers_all() {
             let Some(items) = self.explored[index].race.next() else { break };
-            self.run_items(index, items, 0)?;
+            self.run_items(index, items)?;
         }
         Ok(())
     }
@@ -252,7 +267,8 @@ impl<'a> Evaluator<'a> {
     /// Share of the budget for one environment.
     fn allotment(&self) -> f64 {
         let changes: usize = self.space.shape().iter().map(|values| values.saturating_sub(1)).sum();
-        let expected = self.space.environments().min(1 + EXPECTED_PASSES * changes);
+        let passes = if self.plan.strategy.is_model(self.space) { 1 } else { EXPECTED_PASSES };
+        let expected = self.space.environments().min(1 + passes * changes);
         SEARCH_SHARE / (expected as f64 - 1.0 + FIRST_TIMES)
     }
 
@@ -263,17 +279,16 @@ impl<'a> Evaluator<'a> {
         let times: BTreeMap<Point, f64> =
             self.explored[incumbent].race.picks().iter().map(|pick| (pick.point, pick.expected_us)).collect();
         let hurried = self.explored[index].currency == Currency::Seconds;
-        let probes = if hurried { quick_probes(&items, &times) } else { LEAST_PROBES.max(items.len() / 3) };
-        let rest = items.split_off(probes.min(items.len()));
-        let probes = items.len();
-        let mut samples = self.run_items(index, items, 0)?;
-        let mut slower = clearly_slower(&samples, &times, hurried);
+        let rest = if hurried { items.split_off(quick_probes(&items, &times).min(items.len())) } else { Vec::new() };
+        let mut samples = self.run_items(index, items)?;
+        let mut slower = self.clearly_slower(incumbent, &samples, &times, hurried);
         if slower.is_none() && !rest.is_empty() {
-            samples.extend(self.run_items(index, rest, probes)?);
-            slower = clearly_slower(&samples, &times, hurried).filter(|_| hurried);
+            samples.extend(self.run_items(index, rest)?);
+            slower = self.clearly_slower(incumbent, &samples, &times, hurried);
         }
         if let Some(factor) = slower {
             let projected = self.explored[incumbent].score * factor;
+            self.rescore(index);
             let explored = &mut self.explored[index];
             (explored.abandoned, explored.score) = (true, projected);
             return Ok(());
@@ -281,7 +296,7 @@ impl<'a> Evaluator<'a> {
         let least = 2 * self.points().count() as u64;
         while self.explored[index].trials < least || self.spent() < share {
             let Some(items) = self.explored[index].race.next() else { break };
-            self.run_items(index, items, 0)?;
+            self.run_items(index, items)?;
             if least <= self.explored[index].trials && self.is_futile(index, incumbent) {
                 break;
             }
@@ -289,7 +304,19 @@ impl<'a> Evaluator<'a> {
         Ok(())
     }
 
-    /// Tries to leave out each setting of the best environment, as the solver may have taken some up by luck.
+    fn clearly_slower(
+        &self,
+        incumbent: usize,
+        samples: &[(Item, Outcome)],
+        times: &BTreeMap<Point, f64>,
+        hurried: bool,
+    ) -> Option<f64> {
+        let race = &self.explored[incumbent].race;
+        clearly_slower(samples, times, |point| race.noise(point), hurried)
+    }
+
+    /// Tries to leave out each setting of the best environment that may not be worth it, as the solver may have taken some
+    /// up by luck.
     pub(super) fn prune(&mut self) -> Result<(), Stop> {
         self.share = PRUNE_SHARE;
         let mut tried = None;
@@ -299,7 +326,7 @@ impl<'a> Evaluator<'a> {
             for (name, _) in full.iter() {
                 let mut rest = full.clone();
                 rest.0.remove(name);
-                if let Some(vector) = self.space.indices(&rest) {
+                if let Some(vector) = self.space.indices(&rest).filter(|vector| self.may_be_as_good(vector, index)) {
                     self.evaluate(&vector)?;
                 }
             }
@@ -325,34 +352,27 @@ impl<'a> Evaluator<'a> {
     /// One slice of samples, so that a lucky score is found out before all is spent.
     fn refine_slice(&mut self, index: usize) -> Result<(), Broken> {
         self.explored[index].race.adopt(&self.quarantine);
+        // One lucky start must not decide between environments.
+        self.starts_anew = self.explored[index].starts.count() < LEAST_STARTS && 1 < self.usable().count();
         let slice = self.trials + self.plan.points.len().max(self.plan.race.batch) as u64;
         while self.trials < slice {
-            let doubts: Vec<Item> = self.doubts(index).into_iter().map(|doubt| doubt.item).collect();
+            let doubts = self.doubts(index).into_iter().map(|doubt| doubt.item);
+            let (doubts, of_default): (Vec<Item>, Vec<Item>) = doubts.partition(|item| item.choice.is_some());
             let asked = self.explored[index].race.next();
-            if doubts.is_empty() && asked.is_none() {
+            if doubts.is_empty() && of_default.is_empty() && asked.is_none() {
                 self.explored[index].settled = true;
                 return Ok(());
             }
             if let Some(items) = asked {
-                self.run_items(index, items, 0)?;
+                self.run_items(index, items)?;
             }
             if !doubts.is_empty() {
-                self.confirm(index, doubts)?;
+                self.run_items(index, doubts)?;
+            }
+            if !of_default.is_empty() {
+                self.run_default(of_default)?;
             }
         }
-        Ok(())
-    }
-
-    /// Measures picks again that may be worth a rule.
-    fn confirm(&mut self, index: usize, items: Vec<Item>) -> Result<(), Broken> {
-        let before = self.trials;
-        let setup = Setup::Live(self.explored[index].environment.clone());
-        let results = self.run(setup, items);
-        self.explored[index].trials += self.trials - before;
-        for (item, outcome) in results? {
-            self.explored[index].race.learn(item.point, item.choice, &outcome);
-        }
-        self.told(index);
         Ok(())
     }
 

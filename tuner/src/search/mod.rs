@@ -5,7 +5,9 @@
 //! Must not start anything itself: all measuring goes through the [`Bench`].
 
 mod evaluator;
+mod model;
 pub mod solver;
+mod surrogate;
 
 use std::{cell::RefCell, collections::BTreeMap, fmt, str::FromStr};
 
@@ -24,10 +26,12 @@ use crate::{
     space::Space,
 };
 use evaluator::{Evaluator, Stop};
+use model::{ModelBased, Survey};
+use surrogate::Observation;
 use solver::{CoordinateDescent, Exhaustive, Random, SolverState, Vector};
 
 /// Spaces up to this many environments are tried in full by `auto`.
-const FEW_ENVIRONMENTS: usize = 12;
+const FEW_ENVIRONMENTS: usize = 4;
 /// Times that coordinate descent begins again from a random environment.
 const RESTARTS: u32 = 2;
 /// First temperature of annealing, in percent of cost.
@@ -42,9 +46,11 @@ const MOST_STEPS: u64 = 10_000;
 /// How environments are searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Strategy {
-    /// Exhaustive over few environments, coordinate descent otherwise.
+    /// Exhaustive over few environments, model otherwise.
     #[default]
     Auto,
+    /// By a model of what the knobs do.
+    Model,
     /// Coordinate descent with restarts.
     CoordinateDescent,
     /// Simulated annealing.
@@ -57,17 +63,24 @@ pub enum Strategy {
 
 /// A strategy that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown strategy `{0}`: use one of auto, coordinate-descent, annealing, random, exhaustive")]
+#[error("unknown strategy `{0}`: use one of auto, model, coordinate-descent, annealing, random, exhaustive")]
 pub struct UnknownStrategy(String);
 
 impl Strategy {
     /// Every strategy.
-    pub const ALL: [Self; 5] = [Self::Auto, Self::CoordinateDescent, Self::Annealing, Self::Random, Self::Exhaustive];
+    pub const ALL: [Self; 6] =
+        [Self::Auto, Self::Model, Self::CoordinateDescent, Self::Annealing, Self::Random, Self::Exhaustive];
+
+    /// Whether it searches this space by the model.
+    fn is_model(self, space: &Space) -> bool {
+        self == Self::Model || (self == Self::Auto && FEW_ENVIRONMENTS < space.environments())
+    }
 
     /// Name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
+            Self::Model => "model",
             Self::CoordinateDescent => "coordinate-descent",
             Self::Annealing => "annealing",
             Self::Random => "random",
@@ -291,6 +304,12 @@ impl CostFunction for &Landscape<'_> {
     }
 }
 
+impl Survey for &Landscape<'_> {
+    fn observations(&self) -> Vec<Observation> {
+        self.evaluator.try_borrow_mut().map(|mut evaluator| evaluator.observations()).unwrap_or_default()
+    }
+}
+
 impl Anneal for &Landscape<'_> {
     type Param = Vector;
     type Output = Vector;
@@ -307,11 +326,9 @@ fn solve<'a>(landscape: Landscape<'a>, plan: &SearchPlan, space: &Space) -> (Lan
     let shape = space.shape();
     let environments = space.environments();
     let result = match plan.strategy {
-        Strategy::Exhaustive => execute(&landscape, Exhaustive::new(shape)),
-        Strategy::Auto if environments <= FEW_ENVIRONMENTS => execute(&landscape, Exhaustive::new(shape)),
-        Strategy::Auto | Strategy::CoordinateDescent => {
-            execute(&landscape, CoordinateDescent::new(shape, RESTARTS, plan.seed))
-        }
+        strategy if strategy.is_model(space) => execute(&landscape, ModelBased::new(shape, plan.seed)),
+        Strategy::Auto | Strategy::Model | Strategy::Exhaustive => execute(&landscape, Exhaustive::new(shape)),
+        Strategy::CoordinateDescent => execute(&landscape, CoordinateDescent::new(shape, RESTARTS, plan.seed)),
         Strategy::Random => execute(&landscape, Random::new(shape, environments.saturating_mul(2), plan.seed)),
         Strategy::Annealing => SimulatedAnnealing::new_with_rng(TEMPERATURE, SmallRng::seed_from_u64(plan.seed))
             .map_err(|error| error.to_string())

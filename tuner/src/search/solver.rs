@@ -11,19 +11,19 @@ pub type Vector = Vec<usize>;
 /// The state that all our solvers share.
 pub type SolverState = IterState<Vector, (), (), (), (), f64>;
 
-type Step = Result<(SolverState, Option<KV>), Error>;
+pub(super) type Step = Result<(SolverState, Option<KV>), Error>;
 
-fn first<O: CostFunction<Param = Vector, Output = f64>>(problem: &mut Problem<O>, mut state: SolverState) -> Step {
+pub(super) fn first<O: CostFunction<Param = Vector, Output = f64>>(problem: &mut Problem<O>, mut state: SolverState) -> Step {
     let start = state.take_param().ok_or_else(|| Error::msg("no first environment"))?;
     let cost = problem.cost(&start)?;
     Ok((state.param(start).cost(cost), None))
 }
 
-fn random_vector(random: &mut SmallRng, shape: &[usize]) -> Vector {
+pub(super) fn random_vector(random: &mut SmallRng, shape: &[usize]) -> Vector {
     shape.iter().map(|values| random.random_range(0..(*values).max(1))).collect()
 }
 
-fn done() -> TerminationStatus {
+pub(super) fn done() -> TerminationStatus {
     TerminationStatus::Terminated(TerminationReason::SolverConverged)
 }
 

@@ -7,6 +7,9 @@ mod bootstrap;
 
 pub use bootstrap::{ArmSamples, Arms, Design, compare};
 
+/// Standard error of a median over that of a mean, for many normal samples: the root of pi / 2.
+pub const MEDIAN_ERROR: f64 = 1.253;
+
 /// Median; `None` of nothing. An even count gives the mean of the middle two.
 pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)

@@ -6,7 +6,7 @@ use super::*;
 /// Two sizes with three choices each, linked by choice.
 fn pair_of_points() -> Field {
     let mut field = Field::default();
-    let (small, large) = (field.add_pool(), field.add_pool());
+    let (small, large) = (field.add_pool(None), field.add_pool(None));
     let small: Vec<usize> = (0..3).map(|_| field.add_cell(small, None)).collect();
     let large: Vec<usize> = (0..3).map(|_| field.add_cell(large, None)).collect();
     let group = field.add_group(0.2, 0.0);
@@ -60,7 +60,7 @@ fn three_samples_outweigh_what_neighbours_say() {
 #[test]
 fn a_choice_that_is_known_to_break_down_at_one_size_stays_good_at_the_other() {
     let mut field = Field::default();
-    let (small, large) = (field.add_pool(), field.add_pool());
+    let (small, large) = (field.add_pool(None), field.add_pool(None));
     let known = |time_us: f64| Some(Belief { mean: time_us.ln(), variance: 0.001 });
     let cells: Vec<usize> = [(small, 30.0), (small, 40.0), (large, 9000.0), (large, 400.0)]
         .map(|(pool, time_us)| field.add_cell(pool, known(time_us)))
@@ -93,7 +93,7 @@ fn ladder(sizes: usize, choices: usize, priors: Option<&[Vec<f64>]>) -> (Field, 
     let mut field = Field::default();
     let mut cells: Vec<Vec<usize>> = Vec::new();
     for size in 0..sizes {
-        let pool = field.add_pool();
+        let pool = field.add_pool(None);
         let prior = |choice: usize| priors.map(|times| Belief { mean: times[size][choice], variance: 0.01 });
         let row: Vec<usize> = (0..choices).map(|choice| field.add_cell(pool, prior(choice))).collect();
         let steps = [field.add_group(0.3, 3.0), field.add_group(0.3, 3.0)];

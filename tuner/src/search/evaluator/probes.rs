@@ -11,10 +11,8 @@ use crate::{
 
 /// An environment is given up when it is this much slower (log) beyond two standard errors after its first points.
 const HOPELESS: f64 = 0.05;
-/// Least noise (log) that is assumed of one probe sample.
-const PROBE_NOISE: f64 = 0.1;
 /// Least number of probe points, where there are as many.
-pub(super) const LEAST_PROBES: usize = 4;
+const LEAST_PROBES: usize = 4;
 /// The same where time is short and quick points come first.
 const LEAST_QUICK_PROBES: usize = 2;
 /// Part of the time of all probes that the quick ones may take.
@@ -34,21 +32,22 @@ pub(super) fn quick_probes(items: &[Item], times: &BTreeMap<Point, f64>) -> usiz
     quick.count().max(LEAST_QUICK_PROBES)
 }
 
-/// By which factor the probes are slower than the incumbent's times, if that is clear. Where the quick points came first,
-/// those without a sample might still make up for it.
+/// By which factor the probes are slower than the incumbent's times, if that is clear at the `noise` (standard deviation of
+/// the logarithm) of a sample of each point. Where the quick points came first, those without a sample might still make up
+/// for it.
 pub(super) fn clearly_slower(
     samples: &[(Item, Outcome)],
     times: &BTreeMap<Point, f64>,
+    noise: impl Fn(Point) -> f64,
     quick_first: bool,
 ) -> Option<f64> {
     let ratio = |(item, outcome): &(Item, Outcome)| match outcome {
-        Outcome::Timed(timing) => Some((timing.time_us / times.get(&item.point)?).ln()),
+        Outcome::Timed(timing) => Some(((timing.time_us / times.get(&item.point)?).ln(), noise(item.point))),
         _ => None,
     };
-    let ratios: Vec<f64> = samples.iter().filter_map(ratio).collect();
+    let (ratios, noises): (Vec<f64>, Vec<f64>) = samples.iter().filter_map(ratio).unzip();
     let center = stats::median(&ratios)?;
-    let noise = stats::robust_deviation(&ratios)?.max(PROBE_NOISE);
-    let error = noise / (ratios.len() as f64).sqrt();
+    let error = stats::MEDIAN_ERROR * noises.iter().map(|noise| noise * noise).sum::<f64>().sqrt() / ratios.len() as f64;
     let (least, known) = if quick_first {
         (LEAST_QUICK_PROBES, (ratios.len() as f64 / times.len() as f64).min(1.0))
     } else {
@@ -104,7 +103,7 @@ mod tests {
                 (item(bytes), Outcome::Timed(timing))
             };
             let samples: Vec<_> = (1..).zip(factors).map(sample).collect();
-            clearly_slower(&samples, &times(), quick_first).is_some()
+            clearly_slower(&samples, &times(), |_| 0.1, quick_first).is_some()
         };
         for (factors, quick_first, want) in [
             (&[2.0, 2.2][..], true, true),

@@ -1,34 +1,43 @@
 //! Which environment is best, and how sure that is.
 
-use std::{collections::BTreeMap, f64::consts::SQRT_2};
+use std::collections::BTreeMap;
 
 use gdrtune_profiles::vocab::Point;
 
-use super::{Evaluator, Explored};
+use super::{Evaluator, Explored, processes};
 use crate::{
     bench::Item,
     objective::Part,
     race::{Pick, expected_fall},
+    search::surrogate::{Observation, Surrogate},
+    stats,
 };
 
-/// Standard errors that an environment must be ahead of one with fewer settings: many are compared, one will be lucky.
-const AHEAD: f64 = 2.5;
-/// Standard deviation between sets of processes with equal settings, in log units of the score: each environment runs in
-/// one set or two, so no number of samples shows it. NCCL on one H200, 4 ranks: 0.01 to 0.03 over nine sizes.
-const PROCESSES: f64 = 0.015;
-/// Standard errors that count in an environment's favour before it is given up as no better.
-const FUTILE: f64 = 1.0;
-/// Samples of a pick after which it stays in doubt.
+/// Standard errors that an environment must be ahead of one with fewer settings: many are compared, one will be lucky. The
+/// verification asks for more; this only decides what it is asked about.
+const AHEAD: f64 = 1.5;
+/// Expected gain (log) below which an environment is given up as no better.
+const FUTILE: f64 = 0.0015;
+/// Samples of a pick, or of the default arm, after which a doubt about it stays.
 const MOST_CONFIRMING: u32 = 16;
+/// Expected gain (log) of a rule below which nothing is measured to find out whether there is one.
+const WORTH_ASKING: f64 = 0.002;
 /// Scores this close (relative) are a tie, which goes to fewer settings: the least gain that a verdict asks of a setting.
 const TIE: f64 = 0.02;
 
 /// A pick that may or may not be worth a rule.
 pub(super) struct Doubt {
-    /// What to measure again.
+    /// What to measure again: the pick, or without a choice, the default arm.
     pub(super) item: Item,
-    /// What is lost if it is one and is not proposed: its part of the score, in log units.
+    /// What a rule is expected to gain if it turns out to be worth one: its part of the score, in log units.
     pub(super) value: f64,
+}
+
+impl Explored {
+    /// Standard error of the score's logarithm over what its processes may have been off by.
+    fn error(&self, between: f64) -> f64 {
+        self.deviation.hypot(between / (self.starts.count().max(1) as f64).sqrt())
+    }
 }
 
 impl Evaluator<'_> {
@@ -37,17 +46,44 @@ impl Evaluator<'_> {
         all.filter(|(_, e)| e.failed.is_none() && !e.abandoned && e.score.is_finite())
     }
 
+    /// Standard deviation between starts of one environment.
+    fn between(&self) -> f64 {
+        processes::between(self.explored.iter().map(|explored| (&explored.starts, &explored.race)))
+    }
+
     /// The environment with the best score.
     pub(super) fn leader(&self) -> Option<usize> {
         self.usable().min_by(|(_, a), (_, b)| a.score.total_cmp(&b.score)).map(|(index, _)| index)
+    }
+
+    /// What was learned of environments so far, for the model: costs in percent of log time, with the best choices that may
+    /// yet be found.
+    pub(in crate::search) fn observations(&mut self) -> Vec<Observation> {
+        let between = self.between();
+        let observe = |(vector, index): (&Vec<usize>, &usize)| {
+            let explored = &self.explored[*index];
+            let cost = 100.0 * (explored.score.ln() - explored.potential);
+            Observation { vector: vector.clone(), cost, error: 100.0 * explored.error(between) }
+        };
+        self.known.iter().map(observe).collect()
+    }
+
+    /// Whether an environment may be no worse than the explored one, by what the knobs did so far.
+    pub(super) fn may_be_as_good(&mut self, vector: &[usize], index: usize) -> bool {
+        let known = self.known.iter().find(|(_, known)| **known == index).map(|(vector, _)| vector.clone());
+        let model = Surrogate::fit(&self.observations(), vector.len());
+        let (Some(known), Some(model)) = (known, model) else { return true };
+        let (other, this) = (model.predict(vector), model.predict(&known));
+        other.mean - this.mean < 100.0 * TIE + other.deviation
     }
 
     /// The environment to build on: of those that the leader is not clearly ahead of, the one with the fewest settings,
     /// then the best score.
     pub(super) fn incumbent(&self) -> Option<usize> {
         let best = &self.explored[self.leader()?];
+        let between = self.between();
         let tied = self.usable().filter(|(_, e)| {
-            let margin = AHEAD * e.deviation.hypot(best.deviation).hypot(PROCESSES * SQRT_2);
+            let margin = AHEAD * e.error(between).hypot(best.error(between));
             (e.score / best.score).ln() <= margin.max(TIE)
         });
         let order = |e: &Explored| (e.environment.0.len(), e.score);
@@ -58,13 +94,19 @@ impl Evaluator<'_> {
         .map(|(index, _)| index)
     }
 
-    /// Whether more samples of an environment cannot make it one to change to: even with perfect choices it would not be
-    /// ahead by what a change asks.
+    /// Whether more samples of an environment are not worth it: it is not expected to get ahead by what a change asks.
     pub(super) fn is_futile(&mut self, index: usize, incumbent: usize) -> bool {
         self.rescore(index);
-        let explored = &self.explored[index];
-        let best_case = explored.score.ln() - explored.potential - FUTILE * explored.deviation;
-        self.explored[incumbent].score.ln() - TIE < best_case
+        self.hope(index, incumbent, self.between()) < FUTILE
+    }
+
+    /// By how much (log) an environment is expected to get further ahead of the incumbent than a change asks, with the best
+    /// choices that may yet be found.
+    fn hope(&self, index: usize, incumbent: usize, between: f64) -> f64 {
+        let (explored, incumbent) = (&self.explored[index], &self.explored[incumbent]);
+        let bar = incumbent.score.ln() - TIE;
+        let error = explored.error(between).hypot(incumbent.error(between));
+        expected_fall(explored.score.ln() - explored.potential - bar, error)
     }
 
     /// The environment where more samples are expected to improve the final answer most: the one that would ship, by better
@@ -74,31 +116,36 @@ impl Evaluator<'_> {
         let first = self.explored.first().filter(|first| first.failed.is_none() && !first.settled).map(|_| 0);
         let Some(incumbent) = self.incumbent() else { return first };
         let in_doubt = self.doubts(incumbent).iter().map(|doubt| doubt.value).sum::<f64>();
-        let bar = self.explored[incumbent].score.ln() - TIE.max(AHEAD * PROCESSES * SQRT_2);
+        let between = self.between();
         let gain = |index: usize, e: &Explored| {
-            if index == incumbent {
-                return e.potential + in_doubt;
-            }
-            expected_fall(e.score.ln() - e.potential - bar, e.deviation)
+            if index == incumbent { e.potential + in_doubt } else { self.hope(index, incumbent, between) }
         };
         let open = self.usable().filter(|(_, e)| !e.settled).map(|(index, e)| (gain(index, e), index));
         open.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1))).map(|(_, index)| index)
     }
 
-    /// Picks that look faster than the default and are not sure enough to be proposed: more samples of them decide whether
-    /// there is a rule.
+    /// Picks that may be faster than the default and are not sure enough to be proposed: more samples of the less certain of
+    /// the two times decide whether there is a rule.
     pub(super) fn doubts(&mut self, index: usize) -> Vec<Doubt> {
         let picks = self.explored[index].race.picks();
         let total: f64 = self.plan.points.iter().map(|weighted| weighted.weight).sum();
+        let needed = self.plan.least_gain.ln_1p();
         let mut doubts = Vec::new();
         for weighted in &self.plan.points {
             let Some(pick) = picks.iter().find(|pick| pick.point == weighted.point) else { continue };
             let (Some(choice), Some(default)) = (pick.choice, self.default_time(pick.point)) else { continue };
+            let noise = self.explored[index].race.noise(pick.point);
+            let default_error = stats::MEDIAN_ERROR * noise / f64::from(default.samples).sqrt();
             let gain = (default.median_us / pick.expected_us).ln();
-            let needed = self.plan.least_gain.ln_1p();
-            if needed <= gain && gain - pick.deviation < needed && pick.samples < MOST_CONFIRMING {
-                let item = Item { point: pick.point, choice: Some(choice), repeats: 1 };
-                doubts.push(Doubt { item, value: gain * weighted.weight / total });
+            let value = expected_fall(needed - gain, pick.deviation.hypot(default_error));
+            if needed <= gain - pick.deviation || value < WORTH_ASKING {
+                continue;
+            }
+            let (choice, samples) =
+                if default_error < pick.deviation { (Some(choice), pick.samples) } else { (None, default.samples) };
+            if samples < MOST_CONFIRMING {
+                let item = Item { point: pick.point, choice, repeats: 1 };
+                doubts.push(Doubt { item, value: value * weighted.weight / total });
             }
         }
         doubts

@@ -8,43 +8,33 @@ use crate::{
 };
 
 impl Evaluator<'_> {
-    /// Runs items in an explored environment; `offset` is where they begin in what the race asked for.
-    pub(super) fn run_items(
-        &mut self,
-        index: usize,
-        items: Vec<Item>,
-        offset: usize,
-    ) -> Result<Vec<(Item, Outcome)>, Broken> {
+    /// Runs items in an explored environment, and tells its race.
+    pub(super) fn run_items(&mut self, index: usize, items: Vec<Item>) -> Result<Vec<(Item, Outcome)>, Broken> {
         let before = self.trials;
         let setup = Setup::Live(self.explored[index].environment.clone());
-        let result = self.run_told(setup, items, Some((index, offset)));
+        let result = self.run_told(setup, items, Some(index));
         self.explored[index].trials += self.trials - before;
-        self.told(index);
-        result
-    }
-
-    /// Passes on what a race was just told.
-    pub(super) fn told(&mut self, index: usize) {
         self.quarantine.adopt(self.explored[index].race.quarantine());
         self.note_drops(index);
         self.note_best(index);
+        result
     }
 
     pub(super) fn run(&mut self, setup: Setup, items: Vec<Item>) -> Result<Vec<(Item, Outcome)>, Broken> {
         self.run_told(setup, items, None)
     }
 
-    /// Runs one script within the budget and tells the race of each sample.
-    pub(super) fn run_told(
+    /// Runs one script within the budget and tells the race of this environment of each sample.
+    fn run_told(
         &mut self,
         setup: Setup,
         mut items: Vec<Item>,
-        race: Option<(usize, usize)>,
+        told: Option<usize>,
     ) -> Result<Vec<(Item, Outcome)>, Broken> {
         self.check()?;
         let left = self.plan.budget_trials.saturating_sub(self.trials);
         items.truncate(usize::try_from(left).unwrap_or(usize::MAX));
-        let script = Script { setup, fresh: false, items };
+        let script = Script { setup, fresh: std::mem::take(&mut self.starts_anew), items };
         self.observer.note(Note::Script(&script));
         let mut samples: Vec<Sample> = Vec::new();
         let observer = &mut *self.observer;
@@ -53,12 +43,15 @@ impl Evaluator<'_> {
             samples.push(sample);
         });
         let mut results = Vec::with_capacity(samples.len());
-        for mut sample in samples {
+        for sample in samples {
             let Some(item) = script.items.get(sample.item).cloned() else { continue };
             self.trials += u64::from(!matches!(sample.outcome, Outcome::Unsupported(_)));
-            if let Some((index, offset)) = race {
-                sample.item += offset;
-                self.explored[index].race.tell(&sample);
+            if let Some(index) = told {
+                let explored = &mut self.explored[index];
+                explored.race.learn(item.point, item.choice, &sample.outcome);
+                if let (Outcome::Timed(timing), Some(choice)) = (&sample.outcome, item.choice) {
+                    explored.starts.take(sample.process, item.point, choice, timing.time_us);
+                }
             }
             results.push((item, sample.outcome));
         }

@@ -1,0 +1,149 @@
+//! The solver that learns what the knobs do: Bayesian optimisation with [`Surrogate`], for argmin.
+//!
+//! A start of an environment is the main cost, so each is the one that promises most, and none is made once the best
+//! promise is too small to be worth it.
+
+use std::collections::BTreeSet;
+
+use argmin::core::{CostFunction, Error, Problem, Solver, TerminationStatus};
+use rand::{Rng, SeedableRng, rngs::SmallRng};
+
+use super::{
+    solver::{SolverState, Step, Vector, done, first, random_vector},
+    surrogate::{Estimate, Observation, Surrogate},
+};
+use crate::race::expected_fall;
+
+/// Expected gain (percent of log time) below which no further environment is started.
+const LEAST_PROMISE: f64 = 0.3;
+/// Spaces up to this many vectors are looked at in full; of larger ones, what is near the best and random ones.
+const FEW_VECTORS: usize = 2_048;
+/// Random vectors that are looked at then.
+const RANDOM_VECTORS: usize = 256;
+
+/// A problem that knows more of the vectors that were tried than a number each: what they cost as it looks now, and how
+/// sure that is.
+pub(super) trait Survey {
+    fn observations(&self) -> Vec<Observation>;
+}
+
+/// Tries the vector of which the model expects most.
+#[derive(Debug)]
+pub(super) struct ModelBased {
+    shape: Vec<usize>,
+    seen: Vec<Observation>,
+    random: SmallRng,
+    /// What to try next; `None` when nothing promises enough.
+    next: Option<Vector>,
+}
+
+impl ModelBased {
+    /// A solver over dimensions with `shape[i]` values each.
+    pub(super) fn new(shape: Vec<usize>, seed: u64) -> Self {
+        Self { shape, seen: Vec::new(), random: SmallRng::seed_from_u64(seed), next: None }
+    }
+
+    fn learn<O: Survey>(&mut self, problem: &Problem<O>) {
+        self.seen = problem.problem.as_ref().map(Survey::observations).unwrap_or_default();
+        self.next = self.most_promising();
+    }
+
+    fn most_promising(&mut self) -> Option<Vector> {
+        let Some(model) = Surrogate::fit(&self.seen, self.shape.len()) else { return self.any_untried() };
+        let best = self.seen.iter().map(|o| model.predict(&o.vector).mean).fold(f64::INFINITY, f64::min);
+        let promise = |vector: Vector| {
+            let Estimate { mean, deviation } = model.predict(&vector);
+            (expected_fall(mean - best, deviation), vector)
+        };
+        let promises = self.candidates(&model).into_iter().map(promise);
+        let most = promises.max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(&a.1)));
+        most.filter(|(promise, _)| LEAST_PROMISE <= *promise).map(|(_, vector)| vector)
+    }
+
+    /// While nothing has started: anything else.
+    fn any_untried(&mut self) -> Option<Vector> {
+        let candidates: Vec<Vector> = self.near(&vec![0; self.shape.len()]).into_iter().collect();
+        (!candidates.is_empty()).then(|| candidates[self.random.random_range(0..candidates.len())].clone())
+    }
+
+    /// Vectors that were not tried.
+    fn candidates(&mut self, model: &Surrogate) -> BTreeSet<Vector> {
+        let vectors = self.shape.iter().fold(1, |product: usize, values| product.saturating_mul(*values));
+        if vectors <= FEW_VECTORS {
+            return all(&self.shape).filter(|vector| !self.is_seen(vector)).collect();
+        }
+        let best = self.seen.iter().min_by(|a, b| a.cost.total_cmp(&b.cost)).map(|o| o.vector.clone());
+        let mut candidates = best.map(|best| self.near(&best)).unwrap_or_default();
+        let lowest = self.best_of_each(model);
+        candidates.extend(self.near(&lowest));
+        candidates.insert(lowest);
+        for _ in 0..RANDOM_VECTORS {
+            candidates.insert(random_vector(&mut self.random, &self.shape));
+        }
+        candidates.retain(|vector| !self.is_seen(vector));
+        candidates
+    }
+
+    /// The value of each dimension with the lowest expected effect.
+    fn best_of_each(&self, model: &Surrogate) -> Vector {
+        let lowest = |(dimension, values): (usize, &usize)| {
+            let effect = |value: usize| model.contrast(dimension, 0, value).mean;
+            (0..*values).min_by(|a, b| effect(*a).total_cmp(&effect(*b))).unwrap_or(0)
+        };
+        self.shape.iter().enumerate().map(lowest).collect()
+    }
+
+    /// What differs from a vector in one dimension, and was not tried.
+    fn near(&self, vector: &Vector) -> BTreeSet<Vector> {
+        let mut near = BTreeSet::new();
+        for (dimension, values) in self.shape.iter().enumerate() {
+            for value in 0..*values {
+                let mut other = vector.clone();
+                other[dimension] = value;
+                near.insert(other);
+            }
+        }
+        near.retain(|other| !self.is_seen(other));
+        near
+    }
+
+    fn is_seen(&self, vector: &Vector) -> bool {
+        self.seen.iter().any(|observation| observation.vector == *vector)
+    }
+}
+
+/// Every vector of a shape.
+fn all(shape: &[usize]) -> impl Iterator<Item = Vector> {
+    let vectors: usize = shape.iter().product();
+    (0..vectors).map(|mut number| {
+        let digit = |values: &usize| {
+            let digit = number % values;
+            number /= values;
+            digit
+        };
+        shape.iter().map(digit).collect()
+    })
+}
+
+impl<O: CostFunction<Param = Vector, Output = f64> + Survey> Solver<O, SolverState> for ModelBased {
+    fn name(&self) -> &'static str {
+        "model"
+    }
+
+    fn init(&mut self, problem: &mut Problem<O>, state: SolverState) -> Step {
+        let step = first(problem, state)?;
+        self.learn(problem);
+        Ok(step)
+    }
+
+    fn next_iter(&mut self, problem: &mut Problem<O>, state: SolverState) -> Step {
+        let vector = self.next.take().ok_or_else(|| Error::msg("nothing left to try"))?;
+        let cost = problem.cost(&vector)?;
+        self.learn(problem);
+        Ok((state.param(vector).cost(cost), None))
+    }
+
+    fn terminate(&mut self, _state: &SolverState) -> TerminationStatus {
+        if self.next.is_none() { done() } else { TerminationStatus::NotTerminated }
+    }
+}

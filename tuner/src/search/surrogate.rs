@@ -1,0 +1,249 @@
+//! A model of what environments cost: a Gaussian process over index vectors.
+//!
+//! The cost of a vector is a constant, plus an effect of each dimension's value, plus what is left over (values that
+//! act together), plus noise. How large the effects of a dimension are is learnt from the data, one dimension after
+//! another, over a few scales; what was learnt of those already tried is the expectation for those that were not
+//! (empirical Bayes), so that a search over knobs that all do nothing loses its hope. Costs are percent of log time. Must
+//! not know what a vector stands for.
+
+use super::solver::Vector;
+
+/// Scales (standard deviations, percent) that the effects of a dimension may have, and how likely each is beforehand:
+/// most process-level knobs do next to nothing, few do a lot.
+const SCALES: [(f64, f64); 5] = [(0.3, 0.30), (1.0, 0.20), (3.0, 0.20), (10.0, 0.20), (30.0, 0.10)];
+/// How many tried dimensions the expectation above counts as.
+const PRIOR_DIMENSIONS: f64 = 4.0;
+/// Standard deviation of the constant, percent: unknown.
+const LEVEL: f64 = 100.0;
+/// Standard deviation of what two or more values do together, as a part of the largest effect's.
+const TOGETHER: f64 = 0.35;
+/// Least such standard deviation, percent.
+const LEAST_TOGETHER: f64 = 0.5;
+/// How alike that is for vectors that differ in one dimension more.
+const ALIKE: f64 = 0.5;
+/// Costs this far (percent) above the least one are drawn in: how bad a bad environment is does not matter.
+const FAR: f64 = 60.0;
+/// Rounds over the dimensions to learn their scales.
+const ROUNDS: usize = 3;
+
+/// A vector's cost with its standard error, both in percent.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Observation {
+    pub(super) vector: Vector,
+    /// Infinite if the environment cannot start.
+    pub(super) cost: f64,
+    pub(super) error: f64,
+}
+
+/// Mean and standard deviation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Estimate {
+    pub(super) mean: f64,
+    pub(super) deviation: f64,
+}
+
+/// The model, fitted to observations.
+#[derive(Debug)]
+pub(super) struct Surrogate {
+    observations: Vec<Observation>,
+    /// Variance of each dimension's effects.
+    variances: Vec<f64>,
+    factor: Factor,
+    /// Inverse covariance times costs.
+    weights: Vec<f64>,
+}
+
+impl Surrogate {
+    /// Fits the model to what was observed over `dimensions` dimensions; `None` without a finite cost.
+    pub(super) fn fit(observations: &[Observation], dimensions: usize) -> Option<Self> {
+        let least = observations.iter().map(|o| o.cost).fold(f64::INFINITY, f64::min);
+        if !least.is_finite() {
+            return None;
+        }
+        let draw_in = |o: &Observation| Observation { cost: o.cost.min(least + FAR), ..o.clone() };
+        let observations: Vec<Observation> = observations.iter().map(draw_in).collect();
+        let variances = learn(&observations, dimensions);
+        let factor = Factor::of(&observations, &variances)?;
+        let costs: Vec<f64> = observations.iter().map(|o| o.cost).collect();
+        let weights = factor.solve(&costs);
+        Some(Self { observations, variances, factor, weights })
+    }
+
+    /// What a vector costs, without noise.
+    pub(super) fn predict(&self, vector: &[usize]) -> Estimate {
+        let covariances = self.observations.iter().map(|o| covariance(&o.vector, vector, &self.variances)).collect();
+        self.estimate(covariances, covariance(vector, vector, &self.variances))
+    }
+
+    /// By how much the cost of `to` in one dimension is above that of `from`, other things equal.
+    pub(super) fn contrast(&self, dimension: usize, from: usize, to: usize) -> Estimate {
+        let variance = self.variances[dimension];
+        let is = |o: &Observation, value: usize| f64::from(u8::from(o.vector[dimension] == value));
+        let covariances = self.observations.iter().map(|o| variance * (is(o, to) - is(o, from))).collect();
+        self.estimate(covariances, 2.0 * variance)
+    }
+
+    fn estimate(&self, covariances: Vec<f64>, variance: f64) -> Estimate {
+        let mean = covariances.iter().zip(&self.weights).map(|(c, w)| c * w).sum();
+        let known: f64 = self.factor.half_solve(&covariances).iter().map(|v| v * v).sum();
+        Estimate { mean, deviation: (variance - known).max(0.0).sqrt() }
+    }
+}
+
+/// Variance of the effects of each dimension.
+fn learn(observations: &[Observation], dimensions: usize) -> Vec<f64> {
+    let varied: Vec<usize> = (0..dimensions)
+        .filter(|d| observations.iter().any(|o| o.vector[*d] != observations[0].vector[*d]))
+        .collect();
+    let mut odds: Vec<f64> = SCALES.iter().map(|(_, odds)| *odds).collect();
+    let mut variances = vec![expected_variance(&odds); dimensions];
+    for _ in 0..ROUNDS {
+        let mut sums: Vec<f64> = SCALES.iter().map(|(_, odds)| PRIOR_DIMENSIONS * odds).collect();
+        for &dimension in &varied {
+            let posterior = scale_odds(observations, &mut variances, dimension, &odds);
+            variances[dimension] = expected_variance(&posterior);
+            sums.iter_mut().zip(&posterior).for_each(|(sum, odds)| *sum += odds);
+        }
+        let total: f64 = sums.iter().sum();
+        odds = sums.iter().map(|sum| sum / total).collect();
+        for dimension in (0..dimensions).filter(|d| !varied.contains(d)) {
+            variances[dimension] = expected_variance(&odds);
+        }
+    }
+    variances
+}
+
+/// How likely each scale of a dimension's effects is, the others' variances given.
+fn scale_odds(observations: &[Observation], variances: &mut [f64], dimension: usize, odds: &[f64]) -> Vec<f64> {
+    let costs: Vec<f64> = observations.iter().map(|o| o.cost).collect();
+    let mut logs = Vec::with_capacity(SCALES.len());
+    for ((scale, _), odds) in SCALES.iter().zip(odds) {
+        variances[dimension] = scale * scale;
+        let likelihood = Factor::of(observations, variances).map_or(f64::NEG_INFINITY, |f| f.log_likelihood(&costs));
+        logs.push(likelihood + odds.max(1e-12).ln());
+    }
+    let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let weights: Vec<f64> = logs.iter().map(|log| (log - most).exp()).collect();
+    let total: f64 = weights.iter().sum();
+    weights.into_iter().map(|weight| weight / total).collect()
+}
+
+fn expected_variance(odds: &[f64]) -> f64 {
+    SCALES.iter().zip(odds).map(|((scale, _), odds)| odds * scale * scale).sum()
+}
+
+fn covariance(left: &[usize], right: &[usize], variances: &[f64]) -> f64 {
+    let (mut shared, mut largest, mut apart) = (0.0, 0.0_f64, 0);
+    for ((a, b), variance) in left.iter().zip(right).zip(variances) {
+        largest = largest.max(*variance);
+        if a == b {
+            shared += variance;
+        } else {
+            apart += 1;
+        }
+    }
+    let together = (TOGETHER * TOGETHER * largest).max(LEAST_TOGETHER * LEAST_TOGETHER);
+    LEVEL * LEVEL + shared + together * ALIKE.powi(apart)
+}
+
+/// The lower Cholesky factor of the observations' covariance, row by row.
+#[derive(Debug)]
+struct Factor {
+    rows: Vec<Vec<f64>>,
+}
+
+impl Factor {
+    fn of(observations: &[Observation], variances: &[f64]) -> Option<Self> {
+        let mut rows: Vec<Vec<f64>> = Vec::with_capacity(observations.len());
+        for (i, left) in observations.iter().enumerate() {
+            let mut row = Vec::with_capacity(i + 1);
+            for (j, right) in observations.iter().enumerate().take(i) {
+                let dot: f64 = row.iter().zip(&rows[j]).map(|(a, b)| a * b).sum();
+                row.push((covariance(&left.vector, &right.vector, variances) - dot) / rows[j][j]);
+            }
+            let norm: f64 = row.iter().map(|v| v * v).sum();
+            let rest = covariance(&left.vector, &left.vector, variances) + left.error * left.error - norm;
+            if rest <= 0.0 {
+                return None;
+            }
+            row.push(rest.sqrt());
+            rows.push(row);
+        }
+        Some(Self { rows })
+    }
+
+    /// Forward substitution.
+    fn half_solve(&self, right: &[f64]) -> Vec<f64> {
+        let mut solution: Vec<f64> = Vec::with_capacity(right.len());
+        for (row, value) in self.rows.iter().zip(right) {
+            let dot: f64 = row.iter().zip(&solution).map(|(a, b)| a * b).sum();
+            solution.push((value - dot) / row[solution.len()]);
+        }
+        solution
+    }
+
+    fn solve(&self, right: &[f64]) -> Vec<f64> {
+        let mut solution = self.half_solve(right);
+        for i in (0..solution.len()).rev() {
+            let dot: f64 = (i + 1..solution.len()).map(|j| self.rows[j][i] * solution[j]).sum();
+            solution[i] = (solution[i] - dot) / self.rows[i][i];
+        }
+        solution
+    }
+
+    /// Up to a constant.
+    fn log_likelihood(&self, costs: &[f64]) -> f64 {
+        let fit: f64 = self.half_solve(costs).iter().map(|v| v * v).sum();
+        let volume: f64 = self.rows.iter().filter_map(|row| row.last()).map(|v| v.ln()).sum();
+        -0.5 * fit - volume
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn observed(vector: &[usize], cost: f64) -> Observation {
+        Observation { vector: vector.to_vec(), cost, error: 1.0 }
+    }
+
+    #[test]
+    fn effects_add_up_and_what_was_not_tried_is_uncertain() {
+        let seen = [observed(&[0, 0, 0], 0.0), observed(&[1, 0, 0], -20.0), observed(&[0, 1, 0], -15.0)];
+        let model = Surrogate::fit(&seen, 3).unwrap();
+        let both = model.predict(&[1, 1, 0]);
+        assert!((-40.0..-25.0).contains(&both.mean), "{both:?}");
+        let (known, open) = (model.predict(&[1, 0, 0]), model.predict(&[1, 0, 1]));
+        assert!(known.deviation < 1.5 && 3.0 < open.deviation, "{known:?} {open:?}");
+        let contrast = model.contrast(0, 0, 1);
+        assert!((-21.0..-15.0).contains(&contrast.mean), "{contrast:?}");
+    }
+
+    #[test]
+    fn dimensions_that_do_nothing_lower_what_is_expected_of_others() {
+        let dimensions = 9;
+        let mut seen = vec![observed(&[0; 9], 0.0)];
+        let untried = |seen: &[Observation]| {
+            let mut vector = vec![0; dimensions];
+            vector[8] = 1;
+            Surrogate::fit(seen, dimensions).unwrap().predict(&vector).deviation
+        };
+        let before = untried(&seen);
+        for dimension in 0..8 {
+            let mut vector = vec![0; dimensions];
+            vector[dimension] = 1;
+            seen.push(observed(&vector, if dimension % 2 == 0 { 0.4 } else { -0.4 }));
+        }
+        let after = untried(&seen);
+        assert!(after < 0.6 * before, "{before} {after}");
+    }
+
+    #[test]
+    fn an_environment_that_cannot_start_is_bad_news_for_its_value() {
+        let seen = [observed(&[0, 0], 0.0), observed(&[1, 0], f64::INFINITY), observed(&[0, 1], -5.0)];
+        let model = Surrogate::fit(&seen, 2).unwrap();
+        assert!(20.0 < model.predict(&[1, 1]).mean);
+        assert!(Surrogate::fit(&seen[1..2], 2).is_none());
+        assert!(Surrogate::fit(&[], 2).is_none());
+    }
+}
