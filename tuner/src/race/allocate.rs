@@ -18,6 +18,10 @@ use crate::{
 
 /// Numbers of further samples that are looked ahead to: one sample often cannot change a close decision, four can.
 const LOOK_AHEAD: [f64; 3] = [1.0, 2.0, 4.0];
+/// By how much less is known of a cell with few samples than their spread says: its variance counts 1 + this / samples times.
+/// Two samples of a cell are both slow for no reason of its own often enough (stalls, a busy moment) that the best cell would
+/// never be asked again. Chosen on a recorded grid, where half of all regret came from such cells.
+const FIRST_IMPRESSION: f64 = 5.0;
 /// A point gives at most this many samples to one batch before the others had a chance.
 const PER_POINT: usize = 6;
 /// What a sample takes beside its time, in microseconds: the rendezvous and the report of some nodes.
@@ -105,7 +109,11 @@ fn table(field: &Field, lane: &Lane, currency: Currency) -> Vec<Cell> {
             Currency::Trials => 1.0,
             Currency::Seconds => (OVERHEAD_US + belief.mean.exp()) / 1e6,
         };
-        Cell { entrant: index, mean: belief.mean, variance: belief.variance, noise, cost }
+        let doubt = match field.taken(entrant.cell) {
+            0 => 1.0,
+            taken => 1.0 + FIRST_IMPRESSION / f64::from(taken),
+        };
+        Cell { entrant: index, mean: belief.mean, variance: doubt * belief.variance, noise, cost }
     })
     .collect()
 }

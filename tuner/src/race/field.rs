@@ -325,13 +325,15 @@ impl Field {
             } else {
                 0.5 * (center + cell.total.shift / cell.total.precision)
             };
-            let mut own = Message::default();
-            for sample in &cell.samples {
-                let weight = tail_weight((sample - center).powi(2), core);
-                own.precision += weight / variance;
-                own.shift += weight / variance * sample;
-            }
-            cell.own = own;
+            let weights = cell.samples.iter().map(|sample| tail_weight((sample - center).powi(2), core));
+            let weights: Vec<f64> = weights.collect();
+            let precision = weights.iter().sum::<f64>() / variance;
+            let weighted = || {
+                let sum: f64 = weights.iter().zip(&cell.samples).map(|(weight, sample)| weight * sample).sum();
+                sum / variance / precision
+            };
+            let mean = crate::stats::location(&cell.samples).unwrap_or_else(weighted);
+            cell.own = Message { precision, shift: precision * mean };
         }
     }
 

@@ -37,6 +37,8 @@ const EXPECTED_PASSES: usize = 2;
 const SEARCH_SHARE: f64 = 0.75;
 /// Share after which no setting is tried to be left out any more; the rest is for the last look at the best.
 const PRUNE_SHARE: f64 = 0.85;
+/// Share from which on it is settled which picks are worth a rule: before, they may still change.
+const DOUBT_SHARE: f64 = 0.85;
 /// Starts of an environment that the final choice among several rests on at least.
 const LEAST_STARTS: usize = 3;
 
@@ -356,9 +358,11 @@ impl<'a> Evaluator<'a> {
         self.starts_anew = self.explored[index].starts.count() < LEAST_STARTS && 1 < self.usable().count();
         let slice = self.trials + self.plan.points.len().max(self.plan.race.batch) as u64;
         while self.trials < slice {
-            let doubts = self.doubts(index).into_iter().map(|doubt| doubt.item);
-            let (doubts, of_default): (Vec<Item>, Vec<Item>) = doubts.partition(|item| item.choice.is_some());
             let asked = self.explored[index].race.next();
+            let is_late = asked.is_none() || DOUBT_SHARE <= self.spent();
+            let doubts = if is_late { self.doubts(index) } else { Vec::new() };
+            let doubts = doubts.into_iter().map(|doubt| doubt.item);
+            let (doubts, of_default): (Vec<Item>, Vec<Item>) = doubts.partition(|item| item.choice.is_some());
             if doubts.is_empty() && of_default.is_empty() && asked.is_none() {
                 self.explored[index].settled = true;
                 return Ok(());
