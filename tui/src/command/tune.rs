@@ -19,12 +19,13 @@ use gdrtune_session::{
     open::ClusterRequest,
     output::{Existing, OutputDir},
     recorder::Recorder,
-    run::{self, OUTPUT_FILES, RunConfig, RunOutcome, SpaceSize},
+    run::{self, OUTPUT_FILES, RunConfig, RunOutcome, SpaceSize, Target},
     store::RunWriter,
 };
 use gdrtune_tuner::search::Strategy;
 use tokio::sync::{mpsc, oneshot};
 
+use super::offline;
 use crate::{
     cli::{DemoArgs, ShowArgs, StrategyArg, TuneArgs},
     exit::{Exit, Failure},
@@ -42,6 +43,9 @@ const DEMO_BUDGET_S: f64 = 28.0;
 /// Shortest deadline of a measurement in the demo, in milliseconds: nothing there takes a tenth of it.
 const DEMO_LEASE_MS: u64 = 5_000;
 
+/// Time that a cluster is tuned for where the user does not say, in seconds.
+const BUDGET_S: f64 = 300.0;
+
 pub(crate) fn demo(args: &DemoArgs) -> Result<Exit, Failure> {
     let cluster = super::cluster_at(hosts::this_machine(hosts::LOCAL_RANKS), LauncherKind::Local)?;
     let sizes = parse_sizes(DEMO_SIZES, 4).map_err(Failure::usage)?;
@@ -52,27 +56,37 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<Exit, Failure> {
         budget_s: Some(DEMO_BUDGET_S),
         min_lease_ms: DEMO_LEASE_MS,
         seed: args.seed,
-        ..base_config(cluster, points, out)
+        ..base_config(Target::Cluster(cluster), points, out)
     };
     execute(config, &args.show, false)
 }
 
 pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
-    let mut cluster = super::cluster(&args.hosts, &args.measure, &args.nccl)?;
-    let shapes = shapes(args, &mut cluster)?;
-    let points = super::points(&args.measure)?;
+    let (target, shapes, points) = match offline::request(args)? {
+        Some((request, points)) => (Target::Offline(request), Vec::new(), points),
+        None => {
+            let mut cluster = super::cluster(&args.hosts, &args.measure, &args.nccl)?;
+            let shapes = shapes(args, &mut cluster)?;
+            (Target::Cluster(cluster), shapes, super::points(&args.measure)?)
+        }
+    };
+    let budget_s = match target {
+        Target::Cluster(_) => Some(args.budget.unwrap_or(BUDGET_S)),
+        // Its clock is not the user's: only what the user says ends it.
+        Target::Offline(_) => args.budget,
+    };
     let settings = run::SpaceSettings::parse(&args.pin, &args.exclude).map_err(Failure::usage)?;
     let existing = if args.force { Existing::Replace } else { Existing::Refuse };
     let out = claim(&args.out, existing)?;
     let config = RunConfig {
         shapes,
         settings,
-        budget_s: Some(args.budget),
+        budget_s,
         max_trials: args.trials,
         strategy: strategy(args.strategy),
         min_lease_ms: args.measure.trial.min_lease_ms(),
         seed: args.seed,
-        ..base_config(cluster, points, out)
+        ..base_config(target, points, out)
     };
     execute(config, &args.show, args.expect_gain)
 }
@@ -87,11 +101,11 @@ fn shapes(args: &TuneArgs, cluster: &mut ClusterRequest) -> Result<Vec<Vec<u32>>
 }
 
 /// What `tune` and `demo` share, with the defaults of a plain `tune`.
-fn base_config(cluster: ClusterRequest, points: Vec<Point>, out: OutputDir) -> RunConfig {
+fn base_config(target: Target, points: Vec<Point>, out: OutputDir) -> RunConfig {
     RunConfig {
         run_id: run::new_run_id(),
         tool: env!("CARGO_PKG_VERSION").to_owned(),
-        cluster,
+        target,
         shapes: Vec::new(),
         points,
         space: SpaceSize::Standard,
