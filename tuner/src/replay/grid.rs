@@ -314,7 +314,8 @@ impl Row<'_> {
         match (self.number(column)?, *known) {
             (0, _) => Err(self.error(column, format!("0 {column} measure nothing"))),
             (count, Some(other)) if count != other => {
-                let why = format!("{count} where rows before have {other}: one grid is of one job shape, so split the file");
+                let why =
+                    format!("{count} where rows before have {other}: one grid is of one job shape, so split the file");
                 Err(self.error(column, why))
             }
             (count, _) => {
@@ -418,13 +419,19 @@ mod tests {
         for (text, want) in [
             (String::new(), "the grid is empty"),
             ("collective,bytes".into(), "line 1: no column `algorithm`"),
-            (format!("# mine\n{header},colour"), "line 2, column 7: unknown column `colour`: the first line names the columns"),
+            (
+                format!("# mine\n{header},colour"),
+                "line 2, column 7: unknown column `colour`: the first line names the columns",
+            ),
             (format!("{header},buffsiz"), "line 1, column 7: unknown column `buffsiz`; did you mean `buffsize`?"),
             (format!("{header},NTHREADS"), "did you mean `NCCL_NTHREADS`?"),
             (format!("{header},bytes"), "line 1: the column `bytes` is there twice"),
             (header.into(), "a header and no rows"),
             (format!("{header}\nallreduce,1"), "line 2: 2 fields where the header has 6"),
-            (format!("{header}\nall_reduce,1,ring,ll,1,2"), "line 2, column `collective`: unknown collective `all_reduce`"),
+            (
+                format!("{header}\nall_reduce,1,ring,ll,1,2"),
+                "line 2, column `collective`: unknown collective `all_reduce`",
+            ),
             (format!("{header}\nall_reduce,1,ring,ll,1,2"), "; did you mean `allreduce`?"),
             (format!("{header}\nallreduce,1,Tree,ll,1,2"), "column `algorithm`: unknown algorithm `Tree`"),
             (format!("{header}\n\nallreduce,1,ring,ll,x,2"), "line 3, column `channels`: `x` is no number"),
@@ -467,7 +474,8 @@ mod tests {
     #[test]
     fn nodes_and_ranks_may_be_columns() {
         let header = "nodes,ranks,collective,bytes,algorithm,protocol,channels,mean_us";
-        let grid = Grid::parse(&format!("{header}\n2,16,allreduce,1,ring,ll,1,2\n2,16,allreduce,1,ring,ll,2,2\n")).unwrap();
+        let grid =
+            Grid::parse(&format!("{header}\n2,16,allreduce,1,ring,ll,1,2\n2,16,allreduce,1,ring,ll,2,2\n")).unwrap();
         assert_eq!((grid.nodes, grid.ranks), (Some(2), Some(16)));
         assert!(grid.environments.contains_key(&Environment::new()), "they are no settings");
     }
