@@ -1,5 +1,6 @@
 //! The command line. Only definitions and their direct checks: what a command does is in `command/`.
 
+mod given;
 mod parse;
 
 use std::path::PathBuf;
@@ -132,7 +133,7 @@ pub(crate) struct HostArgs {
 /// What is measured.
 #[derive(Debug, Args)]
 pub(crate) struct MeasureArgs {
-    /// What runs the collectives: native (host memory over TCP, needs no GPU) or nccl (NCCL on the GPUs); choices of one say nothing about the other
+    /// What runs the collectives: native (host memory over TCP, needs no GPU) or nccl (NCCL on the GPUs); choices of one say nothing about the other. With tune also replay: nothing runs, times come from a recorded --grid
     #[arg(long, default_value = "native", value_parser = parse_engine)]
     pub(crate) engine: Engine,
     /// Collectives, separated by commas: allreduce, allgather, reducescatter, broadcast, reduce, alltoall, sendrecv
@@ -226,10 +227,13 @@ pub(crate) struct TuneArgs {
     /// them for several; they ship if they pass in every shape.
     #[arg(long, value_name = "NODESxRANKS_PER_NODE,...", value_parser = parse_named::<Shapes>, conflicts_with = "ranks_per_node")]
     pub(crate) shapes: Option<Shapes>,
-    /// Time for the whole run, such as 90s, 5m or 1h; a verification that has begun is finished, even if that takes longer
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration_s)]
-    pub(crate) budget: f64,
-    /// Measurements of the search at most; the verification's are not counted
+    /// Recorded grid for --engine replay: CSV as `gdrtune bench --choices all --csv` writes it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) grid: Option<PathBuf>,
+    /// Time for the whole run, such as 90s, 5m or 1h (default: 5m; of a replay, whose time is the recorded one: none); a verification that has begun is finished, even if that takes longer
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_s)]
+    pub(crate) budget: Option<f64>,
+    /// Measurements of the search at most, the default arm's included; the verification's are not counted (default: no limit; of a replay without --budget: 5 for each recorded cell)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) trials: Option<u64>,
     /// How environments are searched: model (learns what each setting does), coordinate-descent, annealing, random, exhaustive,
@@ -257,6 +261,9 @@ pub(crate) struct TuneArgs {
     /// How the run is shown.
     #[command(flatten)]
     pub(crate) show: ShowArgs,
+    /// Long names of the options that the user wrote.
+    #[arg(skip)]
+    given: Vec<String>,
 }
 
 /// How collectives are called; NCCL's only.
@@ -423,7 +430,9 @@ pub(crate) struct WorkerArgs {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use std::ffi::OsString;
+
+    use clap::CommandFactory as _;
 
     use super::*;
 
@@ -436,7 +445,7 @@ mod tests {
     fn wrong_use_is_explained() {
         let cases: &[(&[&str], &str)] = &[
             (&["tune", "--collectives", "all_reduce"], "unknown collective `all_reduce`: use one of allreduce,"),
-            (&["tune", "--engine", "sim"], "this build does not measure with `sim`: use native or nccl"),
+            (&["tune", "--engine", "sim"], "this build does not measure with `sim`: use native, nccl or replay"),
             (&["tune", "--engine", "mpi"], "unknown engine `mpi`: use one of nccl, native, replay, sim"),
             (&["tune", "--budget", "5d"], "unknown unit `d`: use s, m or h"),
             (&["tune", "-w", "a", "--hostfile", "b"], "cannot be used with"),
@@ -462,7 +471,7 @@ mod tests {
         ];
         for (args, expected) in cases {
             let argv = std::iter::once("gdrtune").chain(args.iter().copied());
-            let error = Cli::try_parse_from(argv).unwrap_err().to_string();
+            let error = Cli::read(argv.map(OsString::from)).unwrap_err().to_string();
             assert!(error.contains(expected), "{args:?}: {error}");
         }
     }

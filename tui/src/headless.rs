@@ -106,7 +106,8 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 self.line(
                     t,
                     &format!("run {run}: engine {engine}, {nodes} node(s) {hosts}, {ranks} ranks, seed {seed}"),
-                )
+                )?;
+                engine.label().map_or(Ok(()), |label| self.line(t, label))
             }
             Event::Node { host, state, detail, .. } => match state {
                 NodeState::Connecting | NodeState::Closed => Ok(()),

@@ -19,12 +19,13 @@ use gdrtune_session::{
     open::ClusterRequest,
     output::{Existing, OutputDir},
     recorder::Recorder,
-    run::{self, OUTPUT_FILES, RunConfig, RunOutcome, SpaceSize},
+    run::{self, OUTPUT_FILES, RunConfig, RunOutcome, SpaceSize, Target},
     store::RunWriter,
 };
 use gdrtune_tuner::search::Strategy;
 use tokio::sync::{mpsc, oneshot};
 
+use super::offline;
 use crate::{
     cli::{DemoArgs, ShowArgs, TuneArgs},
     exit::{Exit, Failure},
@@ -42,6 +43,9 @@ const DEMO_BUDGET_S: f64 = 28.0;
 /// Shortest deadline of a measurement in the demo, in milliseconds: nothing there takes a tenth of it.
 const DEMO_LEASE_MS: u64 = 5_000;
 
+/// Time that a cluster is tuned for where the user does not say, in seconds.
+const BUDGET_S: f64 = 300.0;
+
 pub(crate) fn demo(args: &DemoArgs) -> Result<Exit, Failure> {
     let cluster = super::cluster_at(hosts::this_machine(hosts::LOCAL_RANKS), LauncherKind::Local)?;
     let sizes = parse_sizes(DEMO_SIZES, 4).map_err(Failure::usage)?;
@@ -52,29 +56,53 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<Exit, Failure> {
         budget_s: Some(DEMO_BUDGET_S),
         min_lease_ms: DEMO_LEASE_MS,
         seed: args.seed,
-        ..base_config(cluster, points, out)
+        ..base_config(Target::Cluster(cluster), points, out)
     };
     execute(config, &args.show, false)
 }
 
 pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
-    let mut cluster = super::cluster(&args.hosts, &args.measure, &args.nccl)?;
-    let shapes = shapes(args, &mut cluster)?;
-    let points = super::points(&args.measure)?;
+    let Task { target, shapes, points, budget_s, max_trials } = match offline::task(args)? {
+        Some(task) => task,
+        None => cluster_task(args)?,
+    };
     let settings = run::SpaceSettings::parse(&args.pin, &args.exclude).map_err(Failure::usage)?;
     let existing = if args.force { Existing::Replace } else { Existing::Refuse };
     let out = claim(&args.out, existing)?;
     let config = RunConfig {
         shapes,
         settings,
-        budget_s: Some(args.budget),
-        max_trials: args.trials,
+        budget_s,
+        max_trials,
         strategy: args.strategy,
         min_lease_ms: args.measure.trial.min_lease_ms(),
         seed: args.seed,
-        ..base_config(cluster, points, out)
+        ..base_config(target, points, out)
     };
     execute(config, &args.show, args.expect_gain)
+}
+
+/// What is tuned where, and how long.
+pub(super) struct Task {
+    pub(super) target: Target,
+    /// Ranks of each shape, where there are several.
+    pub(super) shapes: Vec<Vec<u32>>,
+    pub(super) points: Vec<Point>,
+    pub(super) budget_s: Option<f64>,
+    pub(super) max_trials: Option<u64>,
+}
+
+/// A cluster is tuned.
+fn cluster_task(args: &TuneArgs) -> Result<Task, Failure> {
+    let mut cluster = super::cluster(&args.hosts, &args.measure, &args.nccl)?;
+    let shapes = shapes(args, &mut cluster)?;
+    Ok(Task {
+        target: Target::Cluster(cluster),
+        shapes,
+        points: super::points(&args.measure)?,
+        budget_s: Some(args.budget.unwrap_or(BUDGET_S)),
+        max_trials: args.trials,
+    })
 }
 
 /// Ranks of each shape where there are several; `cluster` becomes what they need together. A single shape is a cluster like
@@ -87,11 +115,11 @@ fn shapes(args: &TuneArgs, cluster: &mut ClusterRequest) -> Result<Vec<Vec<u32>>
 }
 
 /// What `tune` and `demo` share, with the defaults of a plain `tune`.
-fn base_config(cluster: ClusterRequest, points: Vec<Point>, out: OutputDir) -> RunConfig {
+fn base_config(target: Target, points: Vec<Point>, out: OutputDir) -> RunConfig {
     RunConfig {
         run_id: run::new_run_id(),
         tool: env!("CARGO_PKG_VERSION").to_owned(),
-        cluster,
+        target,
         shapes: Vec::new(),
         points,
         space: SpaceSize::Standard,

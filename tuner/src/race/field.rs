@@ -308,7 +308,8 @@ impl Field {
         let overall = |sum: f64| (prior + sum) / (PRIOR_WEIGHT + all.2);
         let overall = Noise { full: overall(all.0), core: overall(all.1) };
         for (index, (full, core, count)) in pools.into_iter().enumerate() {
-            let (prior, weight) = self.taught_noise[index].map_or((overall, PRIOR_WEIGHT), |noise| (noise, TAUGHT_WEIGHT));
+            let (prior, weight) =
+                self.taught_noise[index].map_or((overall, PRIOR_WEIGHT), |noise| (noise, TAUGHT_WEIGHT));
             let pooled = |prior: f64, sum: f64| ((weight * prior + sum) / (weight + count)).max(LEAST_VARIANCE);
             self.noise[index] = Noise { full: pooled(prior.full, full), core: pooled(prior.core, core) };
         }
@@ -359,9 +360,8 @@ impl Field {
     fn propagate(&mut self) {
         for cell in &mut self.cells {
             let level = self.level[cell.pool];
-            let (mean, precision) = cell.prior.map_or((level, VAGUE), |prior| {
-                (prior.mean + level, 1.0 / (prior.variance + self.moved))
-            });
+            let (mean, precision) =
+                cell.prior.map_or((level, VAGUE), |prior| (prior.mean + level, 1.0 / (prior.variance + self.moved)));
             cell.total.precision = cell.own.precision + precision;
             cell.total.shift = cell.own.shift + precision * mean;
         }

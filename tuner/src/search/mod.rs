@@ -27,8 +27,8 @@ use crate::{
 };
 use evaluator::{Evaluator, Stop};
 use model::{ModelBased, Survey};
-use surrogate::Observation;
 use solver::{CoordinateDescent, Exhaustive, Random, SolverState, Vector};
+use surrogate::Observation;
 
 /// Spaces up to this many environments are tried in full by `auto`.
 const FEW_ENVIRONMENTS: usize = 4;

@@ -13,7 +13,10 @@ pub type SolverState = IterState<Vector, (), (), (), (), f64>;
 
 pub(super) type Step = Result<(SolverState, Option<KV>), Error>;
 
-pub(super) fn first<O: CostFunction<Param = Vector, Output = f64>>(problem: &mut Problem<O>, mut state: SolverState) -> Step {
+pub(super) fn first<O: CostFunction<Param = Vector, Output = f64>>(
+    problem: &mut Problem<O>,
+    mut state: SolverState,
+) -> Step {
     let start = state.take_param().ok_or_else(|| Error::msg("no first environment"))?;
     let cost = problem.cost(&start)?;
     Ok((state.param(start).cost(cost), None))

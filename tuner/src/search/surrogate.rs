@@ -92,9 +92,8 @@ impl Surrogate {
 
 /// Variance of the effects of each dimension.
 fn learn(observations: &[Observation], dimensions: usize) -> Vec<f64> {
-    let varied: Vec<usize> = (0..dimensions)
-        .filter(|d| observations.iter().any(|o| o.vector[*d] != observations[0].vector[*d]))
-        .collect();
+    let varied: Vec<usize> =
+        (0..dimensions).filter(|d| observations.iter().any(|o| o.vector[*d] != observations[0].vector[*d])).collect();
     let mut odds: Vec<f64> = SCALES.iter().map(|(_, odds)| *odds).collect();
     let mut variances = vec![expected_variance(&odds); dimensions];
     for _ in 0..ROUNDS {

@@ -47,7 +47,8 @@ pub(super) fn clearly_slower(
     };
     let (ratios, noises): (Vec<f64>, Vec<f64>) = samples.iter().filter_map(ratio).unzip();
     let center = stats::median(&ratios)?;
-    let error = stats::MEDIAN_ERROR * noises.iter().map(|noise| noise * noise).sum::<f64>().sqrt() / ratios.len() as f64;
+    let error =
+        stats::MEDIAN_ERROR * noises.iter().map(|noise| noise * noise).sum::<f64>().sqrt() / ratios.len() as f64;
     let (least, known) = if quick_first {
         (LEAST_QUICK_PROBES, (ratios.len() as f64 / times.len() as f64).min(1.0))
     } else {
