@@ -15,7 +15,7 @@ use crate::{
 
 /// Standard errors that an environment must be ahead of one with fewer settings: many are compared, one will be lucky. The
 /// verification asks for more; this only decides what it is asked about.
-const AHEAD: f64 = 1.5;
+const AHEAD: f64 = 2.0;
 /// Expected gain (log) below which an environment is given up as no better.
 const FUTILE: f64 = 0.0015;
 /// Samples of a pick, or of the default arm, after which a doubt about it stays.
