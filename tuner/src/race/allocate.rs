@@ -105,7 +105,7 @@ fn table(field: &Field, lane: &Lane, currency: Currency) -> Vec<Cell> {
             Currency::Trials => 1.0,
             Currency::Seconds => (OVERHEAD_US + belief.mean.exp()) / 1e6,
         };
-        Cell { entrant: index, mean: belief.mean, variance: belief.variance, noise, cost }
+        Cell { entrant: index, mean: belief.mean + entrant.toll, variance: belief.variance, noise, cost }
     })
     .collect()
 }

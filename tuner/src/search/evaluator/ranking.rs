@@ -89,7 +89,7 @@ impl Evaluator<'_> {
     /// there is a rule.
     pub(super) fn doubts(&mut self, index: usize) -> Vec<Doubt> {
         let picks = self.explored[index].race.picks();
-        let total: f64 = self.plan.points.iter().map(|weighted| weighted.weight).sum();
+        let total: f64 = self.race_points().iter().map(|weighted| weighted.weight).sum();
         let mut doubts = Vec::new();
         for weighted in &self.plan.points {
             let Some(pick) = picks.iter().find(|pick| pick.point == weighted.point) else { continue };
@@ -98,7 +98,8 @@ impl Evaluator<'_> {
             let needed = self.plan.least_gain.ln_1p();
             if needed <= gain && gain - pick.deviation < needed && pick.samples < MOST_CONFIRMING {
                 let item = Item { point: pick.point, choice: Some(choice), repeats: 1 };
-                doubts.push(Doubt { item, value: gain * weighted.weight / total });
+                let weight = self.plan.objective.race_weight(weighted.weight, default.median_us);
+                doubts.push(Doubt { item, value: gain * weight / total });
             }
         }
         doubts
@@ -112,7 +113,8 @@ impl Evaluator<'_> {
             let Some(default) = self.default_time(weighted.point) else { continue };
             let pick = picks.get(&weighted.point);
             // A point without a time here gains nothing here.
-            let time_us = pick.map_or(default.median_us, |pick| pick.expected_us);
+            let toll = |pick: &Pick| pick.choice.map_or(0.0, |choice| self.plan.race.toll(choice));
+            let time_us = pick.map_or(default.median_us, |pick| pick.expected_us * toll(pick).exp());
             parts.push(Part { weight: weighted.weight, time_us, default_us: default.median_us });
             let weight = self.plan.objective.race_weight(weighted.weight, default.median_us);
             variance += pick.map_or(0.0, |pick| (weight * pick.deviation).powi(2));
