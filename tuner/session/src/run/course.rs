@@ -6,11 +6,9 @@ use std::{cmp::Reverse, collections::BTreeSet};
 use gdrtune_profiles::vocab::{Choice, Engine};
 use gdrtune_tuner::{
     bench::{Bench, BenchError, BenchInfo},
-    objective::{Objective, WeightedPoint},
     observe::Directive,
-    race::RaceConfig,
     search::{self, SearchOutcome, SearchPlan, Strategy},
-    space::{Space, SpaceError},
+    space::{Built, Space, SpaceError},
     verdict::Thresholds,
 };
 use gdrtune_wire::Inventory;
@@ -248,10 +246,11 @@ impl Run<'_> {
             dimensions: space.dimensions.iter().map(|d| (d.name.clone(), d.values.clone())).collect(),
             choices: facts::all_choices(&space),
             environments: space.environments() as u64,
+            name: config.space.name.clone(),
         });
         let plan = SearchPlan {
-            points: WeightedPoint::equal(config.points.iter().copied()),
-            objective: Objective::GeometricMean,
+            points: config.goal.weigh(&config.points),
+            objective: config.goal.objective,
             budget_trials: config.max_trials.unwrap_or(u64::MAX),
             budget_s: config
                 .budget_s
@@ -259,7 +258,7 @@ impl Run<'_> {
             strategy: config.strategy,
             seed: config.seed,
             least_gain: Thresholds::standard(config.seed).gain,
-            race: RaceConfig::standard(config.seed),
+            race: config.goal.race(config.seed),
         };
         Ok(search::run_search(bench, &space, &plan, observer, self.controls.cancel())?)
     }
@@ -275,7 +274,11 @@ impl Run<'_> {
             self.recorder.log(Level::Warn, &host, text);
         }
         let forced: BTreeSet<String> = forced.into_keys().collect();
-        facts::space(&self.config, &self.info, self.inventories, forced, nccl)
+        let Built { space, left_out } = facts::space(&self.config, &self.info, self.inventories, forced, nccl)?;
+        for line in facts::left_out_lines(&left_out) {
+            self.recorder.log(Level::Info, "", line);
+        }
+        Ok(space)
     }
 
     /// Why there is no result although the default arm runs.
