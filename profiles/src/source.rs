@@ -138,7 +138,8 @@ mod tests {
 
     #[test]
     fn a_file_has_a_name_of_its_own() {
-        for (file, name) in [("a/my job.toml", "my-job"), ("ddp.toml", "ddp"), ("x", "x"), ("", "unnamed"), ("\n", "-")] {
+        for (file, name) in [("a/my job.toml", "my-job"), ("ddp.toml", "ddp"), ("x", "x"), ("", "unnamed"), ("\n", "-")]
+        {
             assert_eq!(Source { text: "", file }.stem(), name, "{file:?}");
         }
     }

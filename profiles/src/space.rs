@@ -252,9 +252,8 @@ fn forbidden(source: Source<'_>, forbid: &Spanned<ForbidFields>) -> Result<Vec<V
     if settings.len() < 2 {
         return Err(source.wrong(forbid, "two settings or more are forbidden together; a single one is an `exclude`"));
     }
-    let parse = |text: &Spanned<String>| {
-        setting::parse_condition(text.get_ref()).map_err(|error| source.wrong(text, error))
-    };
+    let parse =
+        |text: &Spanned<String>| setting::parse_condition(text.get_ref()).map_err(|error| source.wrong(text, error));
     settings.iter().map(parse).collect()
 }
 

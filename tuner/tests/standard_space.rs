@@ -36,7 +36,8 @@ fn nccl(version: Option<(u16, u16)>, channels: Option<u16>, transport: Transport
     pairs.extend(nvls.then_some((Algorithm::Nvls, Protocol::Simple)));
     NcclFacts {
         version: version.map(|(major, minor)| Version::new(major, minor)),
-        allowed: [(Collective::AllReduce, pairs), (Collective::AllGather, [(Algorithm::Ring, Protocol::Ll)].into())].into(),
+        allowed: [(Collective::AllReduce, pairs), (Collective::AllGather, [(Algorithm::Ring, Protocol::Ll)].into())]
+            .into(),
         channels,
         transport,
     }
@@ -47,7 +48,8 @@ fn cases() -> Vec<(String, Facts)> {
     for interfaces in [&[][..], &["a"], &["a", "b"], &["a", "b", "c"], &["a", "b", "c", "d", "e", "f"]] {
         let facts = facts(Engine::Native, 4, 8, interfaces, NcclFacts::default());
         cases.push((format!("native, {} interfaces", interfaces.len()), facts.clone()));
-        cases.push((format!("native, {} interfaces, 2 channels", interfaces.len()), Facts { max_channels: 2, ..facts }));
+        cases
+            .push((format!("native, {} interfaces, 2 channels", interfaces.len()), Facts { max_channels: 2, ..facts }));
     }
     for version in [None, Some((2, 12)), Some((2, 16)), Some((2, 19)), Some((2, 28))] {
         for (channels, transport, nvls) in [
@@ -57,14 +59,17 @@ fn cases() -> Vec<(String, Facts)> {
             (Some(6), Transport::None, true),
         ] {
             for (nodes, ranks) in [(1, 8), (4, 4), (2, 16)] {
-                let name = format!("nccl {version:?}, {channels:?} channels, {transport:?}, nvls {nvls}, {nodes}x{ranks}");
+                let name =
+                    format!("nccl {version:?}, {channels:?} channels, {transport:?}, nvls {nvls}, {nodes}x{ranks}");
                 let told = nccl(version, channels, transport, nvls);
                 cases.push((name, facts(Engine::Nccl, nodes, ranks, &["a", "b"], told)));
             }
         }
     }
-    let mut wanted = facts(Engine::Nccl, 4, 8, &["a", "b", "c"], nccl(Some((2, 28)), Some(2), Transport::Socket, false));
-    wanted.pins = [("NCCL_BUFFSIZE", "1048576"), ("NCCL_IB_TC", "106")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    let mut wanted =
+        facts(Engine::Nccl, 4, 8, &["a", "b", "c"], nccl(Some((2, 28)), Some(2), Transport::Socket, false));
+    wanted.pins =
+        [("NCCL_BUFFSIZE", "1048576"), ("NCCL_IB_TC", "106")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
     wanted.excludes = ["tree", "NCCL_NTHREADS", "NCCL_SOCKET_NTHREADS=4"].map(str::to_owned).into();
     wanted.forced = ["NCCL_MIN_CTAS".to_owned()].into();
     cases.push(("nccl with pins, excludes and a forced variable".to_owned(), wanted));

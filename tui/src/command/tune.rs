@@ -9,7 +9,9 @@ use std::{
 use anyhow::Context as _;
 use gdrtune_fleet::LauncherKind;
 use gdrtune_profiles::{
+    setting::SpaceSettings,
     size::parse_sizes,
+    space::SpaceFile,
     vocab::{Collective, Point},
 };
 use gdrtune_session::{
@@ -19,14 +21,14 @@ use gdrtune_session::{
     open::ClusterRequest,
     output::{Existing, OutputDir},
     recorder::Recorder,
-    run::{self, OUTPUT_FILES, RunConfig, RunOutcome, SpaceSize},
+    run::{self, Goal, OUTPUT_FILES, RunConfig, RunOutcome},
     store::RunWriter,
 };
-use gdrtune_tuner::search::Strategy;
+use gdrtune_tuner::{objective::Objective, search::Strategy};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    cli::{DemoArgs, ShowArgs, StrategyArg, TuneArgs},
+    cli::{DemoArgs, GoalArgs, ObjectiveArg, ShowArgs, SpaceArgs, StrategyArg, TuneArgs},
     exit::{Exit, Failure},
     headless::{JsonLines, PlainLines, Progress},
     hosts, interrupt, paths,
@@ -35,9 +37,6 @@ use crate::{
 
 /// Sizes of the demo: three decades in seven points, so that its half minute goes into repeats.
 const DEMO_SIZES: &str = "1K-4M";
-
-/// Time that the demo takes, in seconds.
-const DEMO_BUDGET_S: f64 = 28.0;
 
 /// Shortest deadline of a measurement in the demo, in milliseconds: nothing there takes a tenth of it.
 const DEMO_LEASE_MS: u64 = 5_000;
@@ -48,11 +47,9 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<Exit, Failure> {
     let points = sizes.iter().map(|&bytes| Point { collective: Collective::AllReduce, bytes }).collect();
     let out = claim(&args.out, Existing::Replace)?;
     let config = RunConfig {
-        space: SpaceSize::Small,
-        budget_s: Some(DEMO_BUDGET_S),
         min_lease_ms: DEMO_LEASE_MS,
         seed: args.seed,
-        ..base_config(cluster, points, out)
+        ..base_config(cluster, points, super::presets::space(SpaceFile::DEMO)?, out)
     };
     execute(config, &args.show, false)
 }
@@ -60,21 +57,46 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<Exit, Failure> {
 pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
     let mut cluster = super::cluster(&args.hosts, &args.measure, &args.nccl)?;
     let shapes = shapes(args, &mut cluster)?;
-    let points = super::points(&args.measure)?;
-    let settings = run::SpaceSettings::parse(&args.pin, &args.exclude).map_err(Failure::usage)?;
+    let (points, goal) = goal(args)?;
+    let space = super::presets::space(&args.space.space)?;
+    let SpaceArgs { pin, exclude, add, .. } = &args.space;
+    let settings = SpaceSettings::parse(pin, exclude, add).map_err(Failure::usage)?;
     let existing = if args.force { Existing::Replace } else { Existing::Refuse };
     let out = claim(&args.out, existing)?;
     let config = RunConfig {
         shapes,
-        settings,
-        budget_s: Some(args.budget),
+        goal,
+        settings: space.settings.clone().then(settings),
+        budget_s: Some(args.budget.unwrap_or(space.budget_s)),
         max_trials: args.trials,
         strategy: strategy(args.strategy),
         min_lease_ms: args.measure.trial.min_lease_ms(),
         seed: args.seed,
-        ..base_config(cluster, points, out)
+        ..base_config(cluster, points, space, out)
     };
     execute(config, &args.show, args.expect_gain)
+}
+
+/// What is tuned and what counts as better: a workload, or the collectives and sizes that were named.
+fn goal(args: &TuneArgs) -> Result<(Vec<Point>, Goal), Failure> {
+    let GoalArgs { workload, objective, sm_cost } = &args.goal;
+    let workload = workload.as_deref().map(super::presets::workload).transpose()?;
+    let objective = objective.map(|objective| match objective {
+        ObjectiveArg::Geomean => Objective::GeometricMean,
+        ObjectiveArg::TimePerStep => Objective::TimePerStep,
+    });
+    let goal = Goal::new(workload.as_ref(), objective, *sm_cost)
+        .map_err(|error| Failure::usage(anyhow::Error::from(error).context("--objective")))?;
+    let points = match &workload {
+        None => super::points(&args.measure)?,
+        Some(workload) => {
+            let points: Vec<Point> = workload.calls.iter().map(|(point, _)| *point).collect();
+            let sizes = points.iter().map(|point| point.bytes);
+            super::whole_elements("--workload", sizes, args.measure.sizes.data_type)?;
+            points
+        }
+    };
+    Ok((points, goal))
 }
 
 /// Ranks of each shape where there are several; `cluster` becomes what they need together. A single shape is a cluster like
@@ -86,17 +108,18 @@ fn shapes(args: &TuneArgs, cluster: &mut ClusterRequest) -> Result<Vec<Vec<u32>>
     Ok(if layouts.len() > 1 { layouts } else { Vec::new() })
 }
 
-/// What `tune` and `demo` share, with the defaults of a plain `tune`.
-fn base_config(cluster: ClusterRequest, points: Vec<Point>, out: OutputDir) -> RunConfig {
+/// What `tune` and `demo` share, with the defaults of a plain `tune` in this space.
+fn base_config(cluster: ClusterRequest, points: Vec<Point>, space: SpaceFile, out: OutputDir) -> RunConfig {
     RunConfig {
         run_id: run::new_run_id(),
         tool: env!("CARGO_PKG_VERSION").to_owned(),
         cluster,
         shapes: Vec::new(),
         points,
-        space: SpaceSize::Standard,
-        settings: run::SpaceSettings::default(),
-        budget_s: None,
+        goal: Goal::default(),
+        settings: space.settings.clone(),
+        budget_s: Some(space.budget_s),
+        space,
         max_trials: None,
         strategy: Strategy::Auto,
         min_lease_ms: 20_000,

@@ -214,6 +214,14 @@ pub enum Event {
     },
 }
 
+/// What counts as better in a run, by the words of its first event; `None` where that is nothing in particular.
+pub fn goal_words(workload: &str, objective: &str, sm_cost: f64) -> Option<String> {
+    let named = (!matches!(workload, "" | "default")).then(|| format!("workload {workload} by {objective}"));
+    let cost = (0.0 < sm_cost).then(|| format!("each channel costs {sm_cost} %"));
+    let words: Vec<String> = named.into_iter().chain(cost).collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
 /// What one set of processes runs with.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineFacts {

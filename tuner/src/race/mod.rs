@@ -72,7 +72,15 @@ pub fn channel_cost(percent: f64) -> f64 {
 impl RaceConfig {
     /// The usual race: ties within 0.5 %, ends at 0.01 % of expected gain, 16 items a script.
     pub fn standard(seed: u64) -> Self {
-        Self { seed, tie: 0.005, stop_gain: 0.0001, batch: 16, default_repeats: 3, currency: Currency::Trials, channel_cost: 0.0 }
+        Self {
+            seed,
+            tie: 0.005,
+            stop_gain: 0.0001,
+            batch: 16,
+            default_repeats: 3,
+            currency: Currency::Trials,
+            channel_cost: 0.0,
+        }
     }
 
     /// What is added to the log time of a choice before it is compared with others. A count that is left to the engine is

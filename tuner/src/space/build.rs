@@ -138,9 +138,7 @@ impl Built {
 
     /// What depends on what is there. A knob whose condition can never hold is left out, and so is what depends on it.
     fn constrain(&mut self, facts: &Facts) {
-        let searched = |space: &Space, name: &str| {
-            space.has(name) && !facts.pins.contains_key(name)
-        };
+        let searched = |space: &Space, name: &str| space.has(name) && !facts.pins.contains_key(name);
         let conditional = facts.selection.knobs.iter().filter_map(|knob| Some((knob, knob.when.as_ref()?)));
         let mut open: Vec<(&SelectedKnob, &Values)> =
             conditional.filter(|(knob, _)| searched(&self.space, &knob.name)).collect();
@@ -156,8 +154,7 @@ impl Built {
         }
         let conditions = open.into_iter().map(|(knob, when)| (knob.name.clone(), when.clone())).collect();
         let is_there = |settings: &&Vec<Values>| settings.iter().all(|values| self.space.has(&values.name));
-        let mut forbidden: Vec<Vec<Values>> =
-            facts.selection.forbidden.iter().filter(is_there).cloned().collect();
+        let mut forbidden: Vec<Vec<Values>> = facts.selection.forbidden.iter().filter(is_there).cloned().collect();
         forbidden.extend(self.conflicts(facts));
         self.space.constraints = Constraints { conditions, forbidden };
     }

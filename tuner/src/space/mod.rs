@@ -208,7 +208,10 @@ mod tests {
         assert_eq!(counts, [18, 9, 9, 18, 18, 0, 0]);
         let three = Space::build(&facts(&["a", "b", "c"])).unwrap().space;
         assert!(values(&three, "NCCL_SOCKET_IFNAME").contains(&Some("=a,c")));
-        assert_eq!(values(&Space::build(&facts(&["only"])).unwrap().space, "NCCL_SOCKET_IFNAME"), Vec::<Option<&str>>::new());
+        assert_eq!(
+            values(&Space::build(&facts(&["only"])).unwrap().space, "NCCL_SOCKET_IFNAME"),
+            Vec::<Option<&str>>::new()
+        );
     }
 
     #[test]

@@ -108,13 +108,16 @@ impl Need {
             Self::Peers => has_peers,
             Self::Sends => sends,
             Self::SendsBetweenNodes => sends && nccl.transport != Transport::None,
-            Self::Algorithm(needed) => nccl.allowed.values().flatten().any(|(algorithm, _)| is_kind(*algorithm, needed)),
+            Self::Algorithm(needed) => {
+                nccl.allowed.values().flatten().any(|(algorithm, _)| is_kind(*algorithm, needed))
+            }
         }
     }
 
     /// Why it is not met. Where NCCL did not tell, the user may know better.
     fn unmet(self, nccl: &NcclFacts) -> String {
-        let unknown = if nccl.transport == Transport::Unknown { " (NCCL did not say; --add searches it anyway)" } else { "" };
+        let unknown =
+            if nccl.transport == Transport::Unknown { " (NCCL did not say; --add searches it anyway)" } else { "" };
         match self {
             Self::Sockets => format!("nodes do not talk over sockets{unknown}"),
             Self::Verbs => format!("nodes do not talk over InfiniBand or RoCE{unknown}"),
@@ -355,7 +358,8 @@ mod tests {
         assert_eq!(values("NCCL_BUFFSIZE").as_deref(), Some("- 1048576 8388608 2097152"));
         assert_eq!(values("NCCL_IB_OOO_RQ"), None);
         let said = shown(&wanted);
-        for line in ["NCCL_IB_OOO_RQ: NCCL 2.28.9 does not read it", "64 channels: no choice has over 16 channels here"] {
+        for line in ["NCCL_IB_OOO_RQ: NCCL 2.28.9 does not read it", "64 channels: no choice has over 16 channels here"]
+        {
             assert!(said.iter().any(|said| said.starts_with(line)), "{line}: {said:?}");
         }
         let counts: BTreeSet<u16> = built.space.choices.values().flatten().map(|choice| choice.channels).collect();
@@ -400,7 +404,8 @@ mod tests {
 
     #[test]
     fn pins_that_the_space_forbids_together_are_refused() {
-        let file = "[[knob]]\nname = \"NCCL_NTHREADS\"\n[[forbid]]\nsettings = [\"NCCL_CROSS_NIC=1\", \"NCCL_BUFFSIZE\"]";
+        let file =
+            "[[knob]]\nname = \"NCCL_NTHREADS\"\n[[forbid]]\nsettings = [\"NCCL_CROSS_NIC=1\", \"NCCL_BUFFSIZE\"]";
         let mut wanted = Facts { selection: SpaceFile::parse(file, "f").unwrap().selection, ..facts(4, 4, sockets()) };
         wanted.pins = [("NCCL_CROSS_NIC", "1"), ("NCCL_BUFFSIZE", "1048576")].map(|(k, v)| (k.into(), v.into())).into();
         let error = Space::build(&wanted).unwrap_err().to_string();

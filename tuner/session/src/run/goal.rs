@@ -13,7 +13,9 @@ use gdrtune_tuner::{
 
 /// Calls per step that are not known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("time-per-step needs calls per step, and {0} has none: name a workload whose calls have per_step, or use geomean")]
+#[error(
+    "time-per-step needs calls per step, and {0} has none: name a workload whose calls have per_step, or use geomean"
+)]
 pub struct NoCalls(String);
 
 /// What counts as better.

@@ -12,11 +12,7 @@ mod write;
 
 use std::{cell::RefCell, path::PathBuf};
 
-use gdrtune_profiles::{
-    setting::SpaceSettings,
-    space::SpaceFile,
-    vocab::Point,
-};
+use gdrtune_profiles::{setting::SpaceSettings, space::SpaceFile, vocab::Point};
 use gdrtune_tuner::{
     bench::BenchError,
     search::{SearchError, Strategy},

@@ -398,6 +398,18 @@ mod tests {
     }
 
     #[test]
+    fn the_headline_begins_with_the_time_per_step_where_that_is_what_counts() {
+        let speedup =
+            gdrtune_profiles::profile::Speedup { median: 1.218, low: 1.18, high: 1.26, p_faster: 0.99, repeats: 9 };
+        let step = Some(StepTime { default_us: 12_300.0, tuned_us: 10_100.0, speedup });
+        let ships = Verified { step, ..verified(Some("1048576")) };
+        let want = "communication time per step 12.3 ms -> 10.1 ms (1.22x [1.18, 1.26]); a verdict: ";
+        assert!(ships.headline().starts_with(want), "{}", ships.headline());
+        let keeps = Verified { step, ..verified(None) };
+        assert_eq!(keeps.headline(), "a verdict");
+    }
+
+    #[test]
     fn settings_ship_only_if_every_shape_agrees() {
         let (one, other) = (Some("1048576"), Some("8388608"));
         for (values, is_complete, ships) in [
