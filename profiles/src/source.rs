@@ -2,6 +2,8 @@
 //!
 //! Must not know what any file is about.
 
+use std::fmt::Display;
+
 use serde::de::DeserializeOwned;
 use toml::{Spanned, de::DeTable};
 
@@ -87,7 +89,7 @@ impl<'a> Source<'a> {
     }
 
     /// An error about a value of this text.
-    pub(crate) fn wrong<T>(self, value: &Spanned<T>, cause: impl ToString) -> TextError {
+    pub(crate) fn wrong<T>(self, value: &Spanned<T>, cause: impl Display) -> TextError {
         TextError::Malformed { place: self.place(value.span().start), cause: cause.to_string() }
     }
 

@@ -6,17 +6,12 @@ mod presets;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use gdrtune_profiles::{
-    space::SpaceFile,
-    vocab::{Collective, DataType, Engine},
-};
+use gdrtune_profiles::vocab::{Collective, DataType, Engine};
 use gdrtune_session::run::Shapes;
 use gdrtune_wire::WorkerCommand;
 
-use self::{
-    parse::{parse_choice, parse_duration_s, parse_engine, parse_named, parse_percent, parse_worker_command},
-    presets::{space_help, space_long_help, workload_help, workload_long_help},
-};
+use self::parse::{parse_choice, parse_duration_s, parse_engine, parse_named, parse_worker_command};
+pub(crate) use self::presets::{GoalArgs, ObjectiveArg, SpaceArgs};
 use crate::ui::ThemeName;
 
 /// Exit codes, shown at the end of `--help`.
@@ -264,48 +259,6 @@ pub(crate) struct TuneArgs {
     pub(crate) show: ShowArgs,
 }
 
-/// What counts as better.
-#[derive(Debug, Args)]
-pub(crate) struct GoalArgs {
-    #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["collectives", "sizes", "factor"], help = workload_help(), long_help = workload_long_help())]
-    pub(crate) workload: Option<String>,
-    /// How the times of all sizes become one score (default: time-per-step for a workload with calls per step, else geomean)
-    #[arg(long, value_enum)]
-    pub(crate) objective: Option<ObjectiveArg>,
-    /// Percent that a choice must be faster for each channel that it has more than another; 0 prefers fewer channels at ties only
-    ///
-    /// Each channel takes a multiprocessor (SM) of every GPU from the model while the collective runs. Choices are compared as if
-    /// each channel beyond the first made them slower by this much; the times that are shown and verified are the real ones. A
-    /// model that computes while it communicates loses about 100 / (number of SMs) percent per channel: 0.75 on an H100.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = parse_percent)]
-    pub(crate) sm_cost: f64,
-}
-
-/// How the times of all sizes become one score.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ObjectiveArg {
-    /// Geometric mean of the speed-ups, by weight: every size counts by its ratio, however short it takes.
-    Geomean,
-    /// Sum of the times of all calls in one step of the job.
-    TimePerStep,
-}
-
-/// What is searched.
-#[derive(Debug, Args)]
-pub(crate) struct SpaceArgs {
-    #[arg(long, value_name = "NAME|FILE", default_value = SpaceFile::STANDARD, help = space_help(), long_help = space_long_help())]
-    pub(crate) space: String,
-    /// Search more values of a variable, or a variable more, such as `NCCL_BUFFSIZE=2097152,16777216` (repeatable; a list of interfaces or HCAs is one value)
-    #[arg(long, value_name = "NAME=VALUE[,VALUE...]")]
-    pub(crate) add: Vec<String>,
-    /// Fix a setting for every environment of the search (the default arm stays as the site has it), such as `NCCL_SOCKET_IFNAME==eth0` (repeatable)
-    #[arg(long, value_name = "NAME=VALUE")]
-    pub(crate) pin: Vec<String>,
-    /// Leave something out of the search (repeatable): a variable, one value of it (NAME=VALUE), an algorithm or a protocol
-    #[arg(long, value_name = "NAME")]
-    pub(crate) exclude: Vec<String>,
-}
-
 /// How environments are searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StrategyArg {
@@ -486,29 +439,12 @@ pub(crate) struct WorkerArgs {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
-    use gdrtune_profiles::{source::Preset, workload::Workload};
 
     use super::*;
 
     #[test]
     fn the_definitions_are_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn help_lists_every_preset_with_what_it_is() {
-        let mut command = Cli::command();
-        let help = command.find_subcommand_mut("tune").unwrap().render_long_help().to_string();
-        let about = |name: &str| {
-            let line = help.lines().find(|line| line.trim_start().starts_with(&format!("{name} ")));
-            line.unwrap_or_else(|| panic!("no {name} in\n{help}")).trim_start()[name.len()..].trim().to_owned()
-        };
-        for Preset { name, .. } in Workload::PRESETS {
-            assert_eq!(about(name), Workload::preset(name).unwrap().about, "{name}");
-        }
-        for Preset { name, .. } in SpaceFile::PRESETS {
-            assert_eq!(about(name), SpaceFile::preset(name).unwrap().about, "{name}");
-        }
     }
 
     #[test]

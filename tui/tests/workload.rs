@@ -1,5 +1,4 @@
 //! `tune` with a workload and a space from files, on this machine.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod common;
 

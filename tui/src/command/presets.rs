@@ -33,7 +33,8 @@ fn read<T>(
         Err(unknown @ TextError::UnknownPreset { .. }) => unknown,
         result => return result.map_err(Failure::usage),
     };
-    let is_path = given.contains('/') || given.ends_with(".toml") || Path::new(given).exists();
+    let path = Path::new(given);
+    let is_path = given.contains('/') || path.extension().is_some_and(|end| end == "toml") || path.exists();
     if !is_path {
         return Err(Failure::usage(anyhow::Error::from(unknown).context(option.to_owned())));
     }

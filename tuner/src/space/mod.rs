@@ -100,7 +100,7 @@ impl Space {
     }
 
     /// Number of environments, saturating. Where some vectors are equal or forbidden and there are over
-    /// [`MOST_COUNTED`], it is that of vectors.
+    /// a thousand, it is that of vectors.
     pub fn environments(&self) -> usize {
         let shape = self.shape();
         let vectors = shape.iter().copied().fold(1, usize::saturating_mul);

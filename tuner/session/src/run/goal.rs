@@ -107,7 +107,7 @@ mod tests {
         }
         let goal = Goal::new(Some(&counted), None, 0.5).unwrap();
         assert_eq!(goal.words().join(", "), "ddp-25mb-buckets, time per step, SM cost 0.5 % per channel");
-        assert_eq!(goal.weigh(&[counted.calls[1].0])[0].weight, 40.0);
+        assert_eq!(goal.weigh(&[counted.calls[1].0]), [WeightedPoint { point: counted.calls[1].0, weight: 40.0 }]);
         assert_eq!(Goal::default().words(), ["default"]);
     }
 }
