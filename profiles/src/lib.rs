@@ -14,7 +14,8 @@
 //! | [`grammar`] | what receives our texts: `NCCL_ALGO`, `NCCL_IB_HCA`, interfaces, nccl.conf, env file, shell, tuner CSV |
 //! | [`emit`] | profile to shell snippet, env file, nccl.conf, tuner CSV, JSON; each read back first |
 //! | [`install`] | what an installation consists of: its files' names and texts, its manifest |
-//! | [`diagnostic`], [`nearest`] | findings with file and line; the nearest known name |
+//! | [`workload`], [`space`], [`setting`] | what a job calls how often; what is searched; `NAME=VALUE` texts. With presets |
+//! | [`diagnostic`], [`nearest`], [`source`] | findings with file and line; the nearest known name; errors of our TOML files |
 
 pub mod diagnostic;
 pub mod emit;
@@ -24,6 +25,10 @@ pub mod knob;
 pub mod matrix;
 pub mod nearest;
 pub mod profile;
+pub mod setting;
 pub mod size;
+pub mod source;
+pub mod space;
 pub mod version;
 pub mod vocab;
+pub mod workload;

@@ -2,6 +2,7 @@
 
 mod given;
 mod parse;
+mod presets;
 
 use std::path::PathBuf;
 
@@ -12,6 +13,7 @@ use gdrtune_tuner::search::Strategy;
 use gdrtune_wire::WorkerCommand;
 
 use self::parse::{parse_choice, parse_duration_s, parse_engine, parse_named, parse_worker_command};
+pub(crate) use self::presets::{GoalArgs, ObjectiveArg, SpaceArgs};
 use crate::ui::ThemeName;
 
 /// Exit codes, shown at the end of `--help`.
@@ -230,7 +232,13 @@ pub(crate) struct TuneArgs {
     /// Recorded grid for --engine replay: CSV as `gdrtune bench --choices all --csv` writes it
     #[arg(long, value_name = "FILE")]
     pub(crate) grid: Option<PathBuf>,
-    /// Time for the whole run, such as 90s, 5m or 1h (default: 5m; of a replay, whose time is the recorded one: none); a verification that has begun is finished, even if that takes longer
+    /// What counts as better.
+    #[command(flatten)]
+    pub(crate) goal: GoalArgs,
+    /// What is searched.
+    #[command(flatten)]
+    pub(crate) space: SpaceArgs,
+    /// Time for the whole run, such as 90s, 5m or 1h (default: the space's, 5m for the standard one; of a replay, whose time is the recorded one: none); a verification that has begun is finished, even if that takes longer
     #[arg(long, value_name = "TIME", value_parser = parse_duration_s)]
     pub(crate) budget: Option<f64>,
     /// Measurements of the search at most, the default arm's included; the verification's are not counted (default: no limit; of a replay without --budget: 5 for each recorded cell)
@@ -240,12 +248,6 @@ pub(crate) struct TuneArgs {
     /// or auto (exhaustive over few environments, else model)
     #[arg(long, default_value_t = Strategy::Auto, value_parser = parse_named::<Strategy>)]
     pub(crate) strategy: Strategy,
-    /// Fix a setting for every environment of the search (the default arm stays as the site has it), such as `NCCL_SOCKET_IFNAME==eth0` (repeatable)
-    #[arg(long, value_name = "NAME=VALUE")]
-    pub(crate) pin: Vec<String>,
-    /// Leave something out of the search (repeatable): a variable, one value of it (NAME=VALUE), an algorithm or a protocol
-    #[arg(long, value_name = "NAME")]
-    pub(crate) exclude: Vec<String>,
     /// Seed of every random decision
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -449,6 +451,10 @@ mod tests {
             (&["tune", "--engine", "mpi"], "unknown engine `mpi`: use one of nccl, native, replay, sim"),
             (&["tune", "--budget", "5d"], "unknown unit `d`: use s, m or h"),
             (&["tune", "-w", "a", "--hostfile", "b"], "cannot be used with"),
+            (&["tune", "--workload", "fsdp", "--sizes", "1K"], "cannot be used with"),
+            (&["tune", "--workload", "fsdp", "--collectives", "allreduce"], "cannot be used with"),
+            (&["tune", "--objective", "time"], "[possible values: geomean, time-per-step]"),
+            (&["tune", "--sm-cost", "101"], "expected a percentage from 0 to 100"),
             (&["tune", "--shapes", "2x8,4"], "`4` is no job shape: write NODESxRANKS_PER_NODE, such as 4x8"),
             (&["tune", "--shapes", "2x8,0x8"], "`0x8`: the number of nodes must be 1 to 65536"),
             (&["tune", "--shapes", "2x8,2x8"], "the shape 2x8 is named twice"),

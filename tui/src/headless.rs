@@ -4,7 +4,9 @@
 
 use std::io::{self, Write};
 
-use gdrtune_session::event::{Arm, Decision, Event, Failure, Level, NodeState, Phase, Record, Trial, TrialResult};
+use gdrtune_session::event::{
+    Arm, Decision, Event, Failure, Level, NodeState, Phase, Record, Trial, TrialResult, goal_words,
+};
 
 /// Shortest time between two progress lines, in milliseconds.
 const PROGRESS_EVERY_MS: u64 = 2_000;
@@ -101,11 +103,25 @@ impl<W: Write + Send> Progress for PlainLines<W> {
     fn show(&mut self, record: &Record) -> io::Result<()> {
         let t = record.t_ms;
         match &record.event {
-            Event::RunStarted { run, engine, hosts, nodes, ranks, seed, budget_s, .. } => {
+            Event::RunStarted {
+                run,
+                engine,
+                hosts,
+                nodes,
+                ranks,
+                seed,
+                budget_s,
+                workload,
+                objective,
+                sm_cost,
+                ..
+            } => {
                 self.budget_s = *budget_s;
+                let goal = goal_words(workload, objective, *sm_cost).map(|goal| format!(", {goal}"));
+                let goal = goal.unwrap_or_default();
                 self.line(
                     t,
-                    &format!("run {run}: engine {engine}, {nodes} node(s) {hosts}, {ranks} ranks, seed {seed}"),
+                    &format!("run {run}: engine {engine}, {nodes} node(s) {hosts}, {ranks} ranks, seed {seed}{goal}"),
                 )?;
                 engine.label().map_or(Ok(()), |label| self.line(t, label))
             }
@@ -125,8 +141,11 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 self.say_score(t)?;
                 self.line(t, &format!("-- {}", phase_name(*phase)))
             }
-            Event::Space { choices, environments, .. } => self
-                .line(t, &format!("space: {environments} environment(s), up to {} choices per point", choices.len())),
+            Event::Space { choices, environments, name, .. } => {
+                let name = if name.is_empty() { String::new() } else { format!(" {name}") };
+                let count = choices.len();
+                self.line(t, &format!("space{name}: {environments} environment(s), up to {count} choices per point"))
+            }
             Event::EnvironmentStarted { index, environment, why } => {
                 self.say_score(t)?;
                 let why = if *index == 0 { format!(" ({why})") } else { String::new() };

@@ -78,9 +78,50 @@ fn settings_of_the_search_are_checked() {
     expect(&[], &["tune", "--sizes", "1K-12T", "--headless"], 2, &["12T"]);
     expect(&[], &["tune", "--sizes", "6", "--headless"], 2, &["6 bytes are no whole number of float32 elements"]);
     expect(&[], &["tune", "--trials", "0", "--headless"], 2, &["--trials"]);
+    expect(&[], &["tune", "--add", "NCCL_BUFSIZE=4096", "--headless"], 2, &["did you mean NCCL_BUFFSIZE?"]);
+    expect(&[], &["tune", "--add", "NCCL_BUFFSIZE=4096,4M", "--headless"], 2, &["NCCL_BUFFSIZE: ", "4M"]);
+    expect(&[], &["tune", "--add", "NCCL_PROTO=LL128", "--headless"], 2, &["NCCL_PROTO cannot be searched"]);
     expect(&[], &["bench", "--env", "A"], 2, &["NAME=VALUE"]);
     expect(&[], &["bench", "--graph"], 2, &["--graph: the native engine has none: use --engine nccl"]);
     expect(&[], &["bench", "--register-buffers"], 2, &["--register-buffers: the native engine has none"]);
+}
+
+#[test]
+fn workloads_and_spaces_are_checked_by_file_line_and_nearest_name() {
+    let call = |text: &'static str| [("w.toml", text)];
+    let tune = |option: &'static str, value: &'static str| ["tune", option, value, "--headless"];
+    let unknown = "[[call]]\ncollective = \"allgahter\"\nbytes = 64";
+    expect(
+        &call(unknown),
+        &tune("--workload", "w.toml"),
+        2,
+        &["w.toml:2:14: unknown name `allgahter`", "`allgather`?"],
+    );
+    let size = "[[call]]\ncollective = \"allreduce\"\nbytes = \"1K-12T\"";
+    expect(&call(size), &tune("--workload", "w.toml"), 2, &["w.toml:3:9: `12T` is not a size"]);
+    let odd = "[[call]]\ncollective = \"allreduce\"\nbytes = 6";
+    expect(&call(odd), &tune("--workload", "w.toml"), 2, &["--workload: 6 bytes are no whole number of float32"]);
+    expect(&[], &tune("--workload", "none.toml"), 2, &["--workload: read none.toml", "No such file"]);
+    expect(&[], &tune("--workload", "fdsp"), 2, &["unknown workload `fdsp`: use one of ddp-25mb-buckets", "`fsdp`?"]);
+    let uncounted = ["tune", "--workload", "nccl-tests", "--objective", "time-per-step"];
+    expect(&[], &uncounted, 2, &["--objective: time-per-step needs calls per step", "nccl-tests has none", "geomean"]);
+    let knob = [("s.toml", "[[knob]]\nname = \"NCCL_SOKET_NTHREADS\"")];
+    expect(
+        &knob,
+        &tune("--space", "s.toml"),
+        2,
+        &["s.toml:2:8: unknown variable", "did you mean NCCL_SOCKET_NTHREADS?"],
+    );
+    expect(
+        &[],
+        &tune("--space", "ful"),
+        2,
+        &["unknown space `ful`: use one of quick, standard, full, demo", "`full`?"],
+    );
+    let pinned = "pin = [\"GDRTUNE_NATIVE_NSOCKS=2\", \"GDRTUNE_NATIVE_CHUNKSIZE=65536\"]\n[[forbid]]\n\
+                  settings = [\"GDRTUNE_NATIVE_NSOCKS=2\", \"GDRTUNE_NATIVE_CHUNKSIZE\"]";
+    let args = ["tune", "--space", "s.toml", "--headless", "--sizes", "1K", "--ranks-per-node", "2"];
+    expect(&[("s.toml", pinned)], &args, 2, &["forbidden together by the space", "GDRTUNE_NATIVE_NSOCKS=2"]);
 }
 
 #[test]

@@ -42,6 +42,14 @@ pub struct Part {
 }
 
 impl Objective {
+    /// Its name in events and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::GeometricMean => "geomean",
+            Self::TimePerStep => "time-per-step",
+        }
+    }
+
     /// The score: 1 is the default, lower is better. `None` if no part has weight.
     pub fn score(self, parts: &[Part]) -> Option<f64> {
         match self {

@@ -24,7 +24,7 @@ pub enum Note<'a> {
         index: usize,
         /// The settings over the site's.
         environment: &'a Environment,
-        /// Objective: geometric mean over points of best time over default time; lower is better, 1 is the default.
+        /// Best time over default time by the objective, with what channels cost; lower is better, 1 is the default.
         score: f64,
         /// Whether it was given up before all its points were measured.
         abandoned: bool,

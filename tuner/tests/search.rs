@@ -2,16 +2,21 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use common::{Answer, Fake, Recorder, allreduce, choice, timed};
-use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, Environment, Point, Protocol};
+use gdrtune_profiles::{
+    setting::Values,
+    vocab::{Algorithm, Choice, Collective, Environment, Point, Protocol},
+};
 use gdrtune_tuner::{
     bench::{Cancel, Outcome, Setup},
     objective::{Objective, WeightedPoint},
     observe::{Directive, Silent},
     plan::{candidate, fallback},
-    race::RaceConfig,
+    race::{RaceConfig, channel_cost},
     search::{SearchError, SearchOutcome, SearchPlan, StoppedBy, Strategy, run_search},
-    space::{Dimension, Space},
+    space::{Constraints, Dimension, Space},
 };
 
 fn space() -> Space {
@@ -32,6 +37,7 @@ fn space() -> Space {
             dimension("CHUNK", &["1", "2", "3"]),
         ],
         choices: [(Collective::AllReduce, choices)].into(),
+        ..Space::default()
     }
 }
 
@@ -293,4 +299,63 @@ fn a_cluster_without_gains_has_an_empty_candidate() {
         empty += usize::from(candidate(&outcome, 0.03).is_empty());
     }
     assert!(8 <= empty, "{empty} of 10");
+}
+
+#[test]
+fn equal_environments_are_measured_once_and_forbidden_ones_never() {
+    let values = |name: &str, values: &[&str]| Values {
+        name: name.to_owned(),
+        values: values.iter().map(ToString::to_string).collect(),
+    };
+    // CHUNK does something only with four sockets; two sockets are not tried on the fast interface.
+    let constraints = Constraints {
+        conditions: vec![("CHUNK".to_owned(), values("NSOCKS", &["4"]))],
+        forbidden: vec![vec![values("NCCL_SOCKET_IFNAME", &["=fast"]), values("NSOCKS", &["2"])]],
+    };
+    let space = Space { constraints, ..space() };
+    assert_eq!(space.environments(), 3 * (1 + 1 + 4) + 1 + 4);
+    for strategy in Strategy::ALL {
+        let mut bench = Fake::new(cluster, 0.05, 1);
+        let plan = plan(6_000, 1, strategy);
+        let outcome = run_search(&mut bench, &space, &plan, &mut Silent, &Cancel::new()).unwrap();
+        let tried: Vec<&Environment> = outcome.environments.iter().map(|tried| &tried.environment).collect();
+        assert!(tried.iter().collect::<BTreeSet<_>>().len() == tried.len(), "{strategy}: twice: {tried:?}");
+        for environment in tried {
+            let (path, sockets) = (environment.get("NCCL_SOCKET_IFNAME"), environment.get("NSOCKS"));
+            assert!((path, sockets) != (Some("=fast"), Some("2")), "{strategy}");
+            assert!(environment.get("CHUNK").is_none() || sockets == Some("4"), "{strategy}: {environment}");
+        }
+        assert_eq!(outcome.environment.get("NCCL_SOCKET_IFNAME"), Some("=fast"), "{strategy}");
+    }
+}
+
+/// Each doubling of channels is 6 % faster.
+fn wide(_: &Environment, point: Point, chosen: Option<Choice>) -> Answer {
+    let base = 20.0 + point.bytes as f64 / 1000.0;
+    let Some(chosen) = chosen else { return Answer::Time(base * 1.5) };
+    let family = if (chosen.algorithm, chosen.protocol) == (Algorithm::Ring, Protocol::Simple) { 1.0 } else { 1.4 };
+    Answer::Time(base * family / 1.06_f64.powf(f64::from(chosen.channels).log2()))
+}
+
+#[test]
+fn channels_that_cost_the_model_more_than_they_gain_are_not_picked() {
+    let space = Space { dimensions: Vec::new(), ..space() };
+    // From 1 to 2 channels 6 % are gained by one channel, from 2 to 4 by two.
+    for (percent, want) in [(0.0, 4), (2.0, 4), (4.0, 2), (10.0, 1)] {
+        for seed in 0..5 {
+            let mut bench = Fake::new(wide, 0.01, seed);
+            let points = WeightedPoint::equal([1024, 16384, 262_144].map(allreduce));
+            let race = RaceConfig { channel_cost: channel_cost(percent), ..RaceConfig::standard(seed) };
+            let plan = SearchPlan { points, race, ..plan(1_500, seed, Strategy::Auto) };
+            let outcome = run_search(&mut bench, &space, &plan, &mut Silent, &Cancel::new()).unwrap();
+            for result in &outcome.points {
+                assert_eq!(result.pick.choice.unwrap().channels, want, "{percent} % {seed} {}", result.pick.point);
+                // The pick's time is what it takes, not what it is charged.
+                let Answer::Time(truth) = wide(&Environment::new(), result.pick.point, result.pick.choice) else {
+                    panic!("a time")
+                };
+                assert!((result.pick.expected_us / truth).ln().abs() < 0.03, "{percent} % {seed}");
+            }
+        }
+    }
 }

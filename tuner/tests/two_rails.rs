@@ -3,7 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, Engine, Environment, Point, Protocol};
+use gdrtune_profiles::{
+    space::SpaceFile,
+    vocab::{Algorithm, Choice, Collective, Engine, Environment, Point, Protocol},
+};
 use gdrtune_tuner::{
     bench::{Bench, BenchError, BenchInfo, Cancel, Item, Outcome, Sample, Script, Setup, Timing},
     objective::{Objective, WeightedPoint},
@@ -110,12 +113,15 @@ fn space() -> Space {
         interfaces: vec!["railA".into(), "railB".into()],
         collectives: vec![Collective::AllReduce],
         max_channels: 8,
+        selection: SpaceFile::preset(SpaceFile::STANDARD).expect("a preset").selection,
+        adds: Vec::new(),
         pins: [].into(),
         forced: std::collections::BTreeSet::new(),
         nccl: gdrtune_tuner::space::NcclFacts::default(),
         excludes: [].into(),
     })
     .expect("a space")
+    .space
 }
 
 #[test]

@@ -2,13 +2,12 @@
 
 use std::ops::Range;
 
-use serde::Deserialize;
 use toml::de::{DeTable, DeValue};
 
 use super::{FORMAT, Problem, Profile, Step};
 use crate::{
     diagnostic::{Diagnostic, Place},
-    nearest::hint,
+    source::{Source, TextError},
 };
 
 /// A text that is no profile that this gdrtune can use.
@@ -20,26 +19,9 @@ pub enum ProfileError {
         /// Where the text ends.
         place: Place,
     },
-    /// The text is no TOML, or a field is missing or has another type.
-    #[error("{place}: {cause}")]
-    Malformed {
-        /// Where.
-        place: Place,
-        /// What is wrong.
-        cause: String,
-    },
-    /// A field or a value's name that is not known.
-    #[error("{place}: unknown {what} `{name}`: use one of {accepted}")]
-    UnknownName {
-        /// Where.
-        place: Place,
-        /// Field or name.
-        what: &'static str,
-        /// The name that was found.
-        name: String,
-        /// The accepted names, and the nearest of them if one is near, as the tail of the message.
-        accepted: String,
-    },
+    /// The text is no TOML, or a field or name in it is not what it must be.
+    #[error(transparent)]
+    Text(#[from] TextError),
     /// Another format.
     #[error("{place}: format {found} is newer than this gdrtune reads ({FORMAT}): update gdrtune")]
     NewerFormat {
@@ -74,14 +56,10 @@ impl Profile {
     /// # Errors
     /// [`ProfileError`] says file, line, column, cause and the nearest valid name.
     pub fn parse(text: &str, file: &str) -> Result<(Self, Vec<Diagnostic>), ProfileError> {
-        let malformed = |error: &toml::de::Error| {
-            let place = Place::of_offset(file, text, error.span().unwrap_or_default().start);
-            describe(place, error.message())
-        };
-        let document = DeTable::parse(text).map_err(|error| malformed(&error))?;
+        let source = Source { text, file };
+        let document = source.table()?;
         check_format(document.get_ref(), text, file)?;
-        let deserializer = toml::de::Deserializer::from(document.clone());
-        let profile = Self::deserialize(deserializer).map_err(|error| malformed(&error))?;
+        let profile: Self = source.fields(document.clone())?;
         let diagnostics: Vec<Diagnostic> =
             profile.problems().into_iter().map(|problem| locate(problem, document.get_ref(), text, file)).collect();
         if diagnostics.iter().any(Diagnostic::is_error) {
@@ -109,40 +87,21 @@ impl Profile {
 fn check_format(document: &DeTable<'_>, text: &str, file: &str) -> Result<(), ProfileError> {
     let Some(format) = document.get("format") else {
         let cause = format!("missing field `format`: a profile starts with format = {FORMAT}");
-        return Err(ProfileError::Malformed { place: Place::of_offset(file, text, 0), cause });
+        return Err(TextError::Malformed { place: Place::of_offset(file, text, 0), cause }.into());
     };
     let place = Place::of_offset(file, text, format.span().start);
     let DeValue::Integer(number) = format.get_ref() else {
         let cause = format!("format is not a whole number: write format = {FORMAT}");
-        return Err(ProfileError::Malformed { place, cause });
+        return Err(TextError::Malformed { place, cause }.into());
     };
     match u64::from_str_radix(number.as_str(), number.radix()) {
         Ok(found) if found == u64::from(FORMAT) => Ok(()),
         Ok(found) if u64::from(FORMAT) < found => Err(ProfileError::NewerFormat { place, found }),
         _ => {
             let cause = format!("format {} never existed: this gdrtune reads format {FORMAT}", number.as_str());
-            Err(ProfileError::Malformed { place, cause })
+            Err(TextError::Malformed { place, cause }.into())
         }
     }
-}
-
-/// Makes our error of serde's message, which quotes the unknown name and then the known ones in backquotes.
-fn describe(place: Place, message: &str) -> ProfileError {
-    let what = match message {
-        m if m.starts_with("unknown field `") => "field",
-        m if m.starts_with("unknown variant `") => "name",
-        _ => return ProfileError::Malformed { place, cause: one_line(message) },
-    };
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    let name = quoted.next().unwrap_or_default().to_owned();
-    let known: Vec<&str> = quoted.collect();
-    let accepted = format!("{}{}", known.join(", "), hint(&name, known.iter().copied()));
-    ProfileError::UnknownName { place, what, name, accepted }
-}
-
-fn one_line(message: &str) -> String {
-    let lines: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    lines.join("; ")
 }
 
 fn locate(problem: Problem, document: &DeTable<'_>, text: &str, file: &str) -> Diagnostic {

@@ -40,6 +40,14 @@ pub(super) fn parse_duration_s(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A percentage from 0 to 100.
+pub(super) fn parse_percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim_end().parse::<f64>().ok();
+    number
+        .filter(|percent| (0.0..=100.0).contains(percent))
+        .ok_or_else(|| "expected a percentage from 0 to 100".to_owned())
+}
+
 /// `ring/simple` or `ring/simple/2`.
 pub(super) fn parse_choice(text: &str) -> Result<Choice, String> {
     let mut parts = text.split('/');

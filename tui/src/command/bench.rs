@@ -5,8 +5,11 @@ mod grid;
 
 use std::io::{self, Write};
 
-use gdrtune_profiles::vocab::{Choice, Collective, Environment, Point};
-use gdrtune_session::{cluster::pace::PaceConfig, run};
+use gdrtune_profiles::{
+    setting::parse_settings,
+    vocab::{Choice, Collective, Environment, Point},
+};
+use gdrtune_session::cluster::pace::PaceConfig;
 use gdrtune_tuner::bench::{Bench, BenchError, Cancel, Item, Outcome, Script, Setup, Timing};
 
 use self::csv::Csv;
@@ -20,7 +23,7 @@ const SAMPLE_US: f64 = 30_000.0;
 
 pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let points = super::points(&args.measure)?;
-    let environment = run::parse_settings(&args.environment).map_err(Failure::usage)?;
+    let environment = parse_settings(&args.environment).map_err(Failure::usage)?;
     let cluster = super::cluster(&args.hosts, &args.measure, &args.nccl)?;
     if args.choices.is_some() {
         return grid::bench(args, &cluster, environment, &points);

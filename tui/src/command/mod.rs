@@ -5,6 +5,7 @@ pub(crate) mod emit;
 pub(crate) mod install;
 pub(crate) mod node;
 mod offline;
+mod presets;
 pub(crate) mod runs;
 pub(crate) mod tune;
 pub(crate) mod verify;
@@ -41,16 +42,21 @@ use crate::{
 /// Wrong use: a size that is no whole number of elements.
 fn points(measure: &MeasureArgs) -> Result<Vec<Point>, Failure> {
     let sizes = parse_sizes(&measure.sizes.sizes, measure.sizes.factor).map_err(Failure::usage)?;
-    let element = measure.sizes.data_type.bytes();
-    if let Some(size) = sizes.iter().find(|&&size| size == 0 || size % element != 0) {
-        let text = format!(
-            "--sizes: {size} bytes are no whole number of {} elements ({element} bytes)",
-            measure.sizes.data_type
-        );
-        return Err(Failure::usage_text(text));
-    }
+    whole_elements("--sizes", sizes.iter().copied(), measure.sizes.data_type)?;
     let at_sizes = |&collective| sizes.iter().map(move |&bytes| Point { collective, bytes });
     Ok(measure.collectives.iter().flat_map(at_sizes).collect())
+}
+
+/// Checks that every size, which `from` names, is a number of elements.
+fn whole_elements(from: &str, sizes: impl IntoIterator<Item = u64>, data_type: DataType) -> Result<(), Failure> {
+    let element = data_type.bytes();
+    match sizes.into_iter().find(|size| *size == 0 || size % element != 0) {
+        None => Ok(()),
+        Some(size) => {
+            let text = format!("{from}: {size} bytes are no whole number of {data_type} elements ({element} bytes)");
+            Err(Failure::usage_text(text))
+        }
+    }
 }
 
 /// Reads a profile, its bytes too; what is odd in it goes to standard error.

@@ -5,6 +5,7 @@ use std::{fs, path::Path};
 use gdrtune_profiles::{
     size::parse_sizes,
     vocab::{Engine, Point},
+    workload::Workload,
 };
 use gdrtune_session::{
     offline::{OfflineRequest, ReplayRequest},
@@ -40,13 +41,13 @@ const DRAWS_PER_CELL: u64 = 5;
 ///
 /// # Errors
 /// Wrong use: options that do not go together, or a file that cannot be used, with the place.
-pub(super) fn task(args: &TuneArgs) -> Result<Option<Task>, Failure> {
+pub(super) fn task(args: &TuneArgs, workload: Option<&Workload>) -> Result<Option<Task>, Failure> {
     let engine = args.measure.engine;
     match (engine, &args.grid) {
         (Engine::Replay, Some(grid)) => {
             refuse_host_options(args)?;
             let replay = replay(args, grid)?;
-            let points = points(args, &replay)?;
+            let points = points(args, workload, &replay)?;
             let usual = args.budget.is_none().then(|| DRAWS_PER_CELL * replay.cells(&points));
             Ok(Some(Task {
                 target: Target::Offline(OfflineRequest::Replay(replay)),
@@ -101,7 +102,17 @@ fn replay(args: &TuneArgs, path: &Path) -> Result<ReplayRequest, Failure> {
 }
 
 /// The grid's points, or of these what the user names.
-fn points(args: &TuneArgs, replay: &ReplayRequest) -> Result<Vec<Point>, Failure> {
+fn points(args: &TuneArgs, workload: Option<&Workload>, replay: &ReplayRequest) -> Result<Vec<Point>, Failure> {
+    if let Some(workload) = workload {
+        let recorded = replay.points();
+        return match workload.points().find(|point| !recorded.contains(point)) {
+            None => Ok(workload.points().collect()),
+            Some(point) => Err(Failure::usage_text(format!(
+                "--workload {}: {point} is not recorded in the grid: leave it out of the workload, or record it",
+                workload.name
+            ))),
+        };
+    }
     let collectives = args.gives("collectives").then_some(args.measure.collectives.as_slice());
     let sizes = &args.measure.sizes;
     let sizes =

@@ -9,8 +9,11 @@ use std::{
 use anyhow::Context as _;
 use gdrtune_fleet::LauncherKind;
 use gdrtune_profiles::{
+    setting::SpaceSettings,
     size::parse_sizes,
+    space::SpaceFile,
     vocab::{Collective, Point},
+    workload::Workload,
 };
 use gdrtune_session::{
     connect::{ConnectError, IN_USE_HINT},
@@ -19,15 +22,15 @@ use gdrtune_session::{
     open::ClusterRequest,
     output::{Existing, OutputDir},
     recorder::Recorder,
-    run::{self, OUTPUT_FILES, RunConfig, RunOutcome, SpaceSize, Target},
+    run::{self, Goal, OUTPUT_FILES, RunConfig, RunOutcome, Target},
     store::RunWriter,
 };
-use gdrtune_tuner::search::Strategy;
+use gdrtune_tuner::{objective::Objective, search::Strategy};
 use tokio::sync::{mpsc, oneshot};
 
 use super::offline;
 use crate::{
-    cli::{DemoArgs, ShowArgs, TuneArgs},
+    cli::{DemoArgs, GoalArgs, ObjectiveArg, ShowArgs, SpaceArgs, TuneArgs},
     exit::{Exit, Failure},
     headless::{JsonLines, PlainLines, Progress},
     hosts, interrupt, paths,
@@ -37,14 +40,8 @@ use crate::{
 /// Sizes of the demo: three decades in seven points, so that its half minute goes into repeats.
 const DEMO_SIZES: &str = "1K-4M";
 
-/// Time that the demo takes, in seconds.
-const DEMO_BUDGET_S: f64 = 28.0;
-
 /// Shortest deadline of a measurement in the demo, in milliseconds: nothing there takes a tenth of it.
 const DEMO_LEASE_MS: u64 = 5_000;
-
-/// Time that a cluster is tuned for where the user does not say, in seconds.
-const BUDGET_S: f64 = 300.0;
 
 pub(crate) fn demo(args: &DemoArgs) -> Result<Exit, Failure> {
     let cluster = super::cluster_at(hosts::this_machine(hosts::LOCAL_RANKS), LauncherKind::Local)?;
@@ -52,32 +49,35 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<Exit, Failure> {
     let points = sizes.iter().map(|&bytes| Point { collective: Collective::AllReduce, bytes }).collect();
     let out = claim(&args.out, Existing::Replace)?;
     let config = RunConfig {
-        space: SpaceSize::Small,
-        budget_s: Some(DEMO_BUDGET_S),
         min_lease_ms: DEMO_LEASE_MS,
         seed: args.seed,
-        ..base_config(Target::Cluster(cluster), points, out)
+        ..base_config(Target::Cluster(cluster), points, super::presets::space(SpaceFile::DEMO)?, out)
     };
     execute(config, &args.show, false)
 }
 
 pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
-    let Task { target, shapes, points, budget_s, max_trials } = match offline::task(args)? {
+    let space = super::presets::space(&args.space.space)?;
+    let workload = args.goal.workload.as_deref().map(super::presets::workload).transpose()?;
+    let goal = goal(&args.goal, workload.as_ref())?;
+    let Task { target, shapes, points, budget_s, max_trials } = match offline::task(args, workload.as_ref())? {
         Some(task) => task,
-        None => cluster_task(args)?,
+        None => cluster_task(args, workload.as_ref(), space.budget_s)?,
     };
-    let settings = run::SpaceSettings::parse(&args.pin, &args.exclude).map_err(Failure::usage)?;
+    let SpaceArgs { pin, exclude, add, .. } = &args.space;
+    let settings = SpaceSettings::parse(pin, exclude, add).map_err(Failure::usage)?;
     let existing = if args.force { Existing::Replace } else { Existing::Refuse };
     let out = claim(&args.out, existing)?;
     let config = RunConfig {
         shapes,
-        settings,
+        goal,
+        settings: space.settings.clone().then(settings),
         budget_s,
         max_trials,
         strategy: args.strategy,
         min_lease_ms: args.measure.trial.min_lease_ms(),
         seed: args.seed,
-        ..base_config(target, points, out)
+        ..base_config(target, points, space, out)
     };
     execute(config, &args.show, args.expect_gain)
 }
@@ -92,17 +92,36 @@ pub(super) struct Task {
     pub(super) max_trials: Option<u64>,
 }
 
-/// A cluster is tuned.
-fn cluster_task(args: &TuneArgs) -> Result<Task, Failure> {
+/// A cluster is tuned: a workload's points there, or the collectives and sizes that were named.
+fn cluster_task(args: &TuneArgs, workload: Option<&Workload>, usual_s: f64) -> Result<Task, Failure> {
     let mut cluster = super::cluster(&args.hosts, &args.measure, &args.nccl)?;
     let shapes = shapes(args, &mut cluster)?;
+    let points = match workload {
+        None => super::points(&args.measure)?,
+        Some(workload) => {
+            let points: Vec<Point> = workload.points().collect();
+            let sizes = points.iter().map(|point| point.bytes);
+            super::whole_elements("--workload", sizes, args.measure.sizes.data_type)?;
+            points
+        }
+    };
     Ok(Task {
         target: Target::Cluster(cluster),
         shapes,
-        points: super::points(&args.measure)?,
-        budget_s: Some(args.budget.unwrap_or(BUDGET_S)),
+        points,
+        budget_s: Some(args.budget.unwrap_or(usual_s)),
         max_trials: args.trials,
     })
+}
+
+/// What counts as better.
+fn goal(args: &GoalArgs, workload: Option<&Workload>) -> Result<Goal, Failure> {
+    let objective = args.objective.map(|objective| match objective {
+        ObjectiveArg::Geomean => Objective::GeometricMean,
+        ObjectiveArg::TimePerStep => Objective::TimePerStep,
+    });
+    Goal::new(workload, objective, args.sm_cost)
+        .map_err(|error| Failure::usage(anyhow::Error::from(error).context("--objective")))
 }
 
 /// Ranks of each shape where there are several; `cluster` becomes what they need together. A single shape is a cluster like
@@ -114,17 +133,18 @@ fn shapes(args: &TuneArgs, cluster: &mut ClusterRequest) -> Result<Vec<Vec<u32>>
     Ok(if layouts.len() > 1 { layouts } else { Vec::new() })
 }
 
-/// What `tune` and `demo` share, with the defaults of a plain `tune`.
-fn base_config(target: Target, points: Vec<Point>, out: OutputDir) -> RunConfig {
+/// What `tune` and `demo` share, with the defaults of a plain `tune` in this space.
+fn base_config(target: Target, points: Vec<Point>, space: SpaceFile, out: OutputDir) -> RunConfig {
     RunConfig {
         run_id: run::new_run_id(),
         tool: env!("CARGO_PKG_VERSION").to_owned(),
         target,
         shapes: Vec::new(),
         points,
-        space: SpaceSize::Standard,
-        settings: run::SpaceSettings::default(),
-        budget_s: None,
+        goal: Goal::default(),
+        settings: space.settings.clone(),
+        budget_s: Some(space.budget_s),
+        space,
         max_trials: None,
         strategy: Strategy::Auto,
         min_lease_ms: 20_000,

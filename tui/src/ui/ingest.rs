@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use gdrtune_profiles::vocab::Point;
 use gdrtune_session::event::{
-    Arm, Decision, Event, Failure, Level, NodeState, Phase, Record, RunEnd, Trial, TrialResult,
+    Arm, Decision, Event, Failure, Level, NodeState, Phase, Record, RunEnd, Trial, TrialResult, goal_words,
 };
 
 use super::{
@@ -49,8 +49,25 @@ impl Run {
     /// Events that come a few times in a run.
     fn ingest_rare(&mut self, t_ms: u64, event: Event) {
         match event {
-            Event::RunStarted { run, engine, hosts, nodes, ranks, points, budget_s, max_trials, tool, .. } => {
+            Event::RunStarted {
+                run,
+                engine,
+                hosts,
+                nodes,
+                ranks,
+                points,
+                budget_s,
+                max_trials,
+                tool,
+                workload,
+                objective,
+                sm_cost,
+                ..
+            } => {
                 self.note(t_ms, Level::Info, format!("run {run} of gdrtune {tool} on {hosts}"));
+                if let Some(goal) = goal_words(&workload, &objective, sm_cost) {
+                    self.note(t_ms, Level::Info, goal);
+                }
                 for point in points {
                     self.series(point);
                 }
@@ -83,10 +100,11 @@ impl Run {
                 self.forget_current();
                 self.note(t_ms, Level::Info, phase_text(phase).to_owned());
             }
-            Event::Space { environments, choices, .. } => {
+            Event::Space { environments, choices, name, .. } => {
                 self.summary.n_environments = Some(environments);
                 let sizes = [text::count(environments, "environment"), text::count(choices.len() as u64, "choice")];
-                self.note(t_ms, Level::Info, format!("space: {}", sizes.join(", ")));
+                let name = if name.is_empty() { name } else { format!(" {name}") };
+                self.note(t_ms, Level::Info, format!("space{name}: {}", sizes.join(", ")));
             }
             Event::EnvironmentStarted { index, environment, why } => {
                 self.forget_current();

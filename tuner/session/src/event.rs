@@ -54,6 +54,15 @@ pub enum Event {
         /// Budget of the search in trials, if limited.
         #[serde(default)]
         max_trials: Option<u64>,
+        /// Name of the workload; empty where the run is older than workloads.
+        #[serde(default)]
+        workload: String,
+        /// How the times of all points become one score, `geomean` or `time-per-step`; empty where the run is older.
+        #[serde(default)]
+        objective: String,
+        /// Percent that a choice must be faster for each channel more.
+        #[serde(default)]
+        sm_cost: f64,
     },
     /// A node's state changed.
     Node {
@@ -93,8 +102,11 @@ pub enum Event {
         dimensions: BTreeMap<String, Vec<Option<String>>>,
         /// Choices that may be tried per point.
         choices: Vec<Choice>,
-        /// Environments in the product of the dimensions.
+        /// Different environments: the product of the dimensions, less what the space forbids or what is equal.
         environments: u64,
+        /// Name of the space file; empty where the run is older than these.
+        #[serde(default)]
+        name: String,
     },
     /// The search turns to an environment.
     EnvironmentStarted {
@@ -111,7 +123,7 @@ pub enum Event {
         index: u64,
         /// Settings over the site's.
         environment: Environment,
-        /// Geometric mean of best time over default time; `None` where it failed.
+        /// Best time over default time by the run's objective, with what channels cost; `None` where it failed.
         score: Option<f64>,
         /// Given up before all points were measured, or failed: why.
         #[serde(default)]
@@ -200,6 +212,14 @@ pub enum Event {
         /// One sentence for people.
         summary: String,
     },
+}
+
+/// What counts as better in a run, by the words of its first event; `None` where that is nothing in particular.
+pub fn goal_words(workload: &str, objective: &str, sm_cost: f64) -> Option<String> {
+    let named = (!matches!(workload, "" | "default")).then(|| format!("workload {workload} by {objective}"));
+    let cost = (0.0 < sm_cost).then(|| format!("each channel costs {sm_cost} %"));
+    let words: Vec<String> = named.into_iter().chain(cost).collect();
+    (!words.is_empty()).then(|| words.join(", "))
 }
 
 /// What one set of processes runs with.

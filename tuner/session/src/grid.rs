@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gdrtune_profiles::vocab::{Choice, Collective, Engine, Environment, Point};
+use gdrtune_profiles::{
+    space::Selection,
+    vocab::{Choice, Collective, Engine, Environment, Point},
+};
 use gdrtune_tuner::{
     bench::{Bench as _, BenchError, Cancel},
     space::{Facts, NcclFacts, Space, SpaceError},
@@ -55,11 +58,14 @@ pub fn choices(
         interfaces: Vec::new(),
         collectives: points.iter().map(|p| p.collective).collect::<BTreeSet<_>>().into_iter().collect(),
         max_channels,
+        // Every choice, and no setting.
+        selection: Selection::default(),
+        adds: Vec::new(),
         pins: BTreeMap::new(),
         excludes: BTreeSet::new(),
         forced: BTreeSet::new(),
         nccl,
     };
-    let choices = Space::build(&facts)?.choices;
+    let choices = Space::build(&facts)?.space.choices;
     if choices.values().all(Vec::is_empty) { Err(GridError::NoChoice(name)) } else { Ok(choices) }
 }

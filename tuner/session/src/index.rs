@@ -201,6 +201,9 @@ mod tests {
             seed: 1,
             budget_s: None,
             max_trials: None,
+            workload: "default".into(),
+            objective: "geomean".into(),
+            sm_cost: 0.0,
         }
     }
 

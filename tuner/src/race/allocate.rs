@@ -113,7 +113,7 @@ fn table(field: &Field, lane: &Lane, currency: Currency) -> Vec<Cell> {
             0 => 1.0,
             taken => 1.0 + FIRST_IMPRESSION / f64::from(taken),
         };
-        Cell { entrant: index, mean: belief.mean, variance: doubt * belief.variance, noise, cost }
+        Cell { entrant: index, mean: belief.mean + entrant.toll, variance: doubt * belief.variance, noise, cost }
     })
     .collect()
 }

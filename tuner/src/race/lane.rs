@@ -17,6 +17,8 @@ const CHANNEL_DEVIATION: f64 = 0.3;
 pub(super) struct Entrant {
     pub(super) choice: Choice,
     pub(super) cell: usize,
+    /// What its channels cost, in log units of time.
+    pub(super) toll: f64,
     /// Cannot run here, says the engine, or is quarantined.
     pub(super) out: bool,
     /// Was reported as dropped.

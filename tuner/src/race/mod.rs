@@ -59,12 +59,34 @@ pub struct RaceConfig {
     pub default_repeats: u32,
     /// What samples are paid with. The search pays with seconds where its time budget is the tighter one.
     pub currency: Currency,
+    /// What each channel beyond the first costs the model, in log units of a choice's time: see [`channel_cost`].
+    pub channel_cost: f64,
+}
+
+/// The cost of a channel by the gain that it must bring: each channel takes a multiprocessor from the model, so a choice
+/// must be `percent` faster for every channel that it has more than another. 0 leaves more channels free, but at ties.
+pub fn channel_cost(percent: f64) -> f64 {
+    (percent / 100.0).ln_1p()
 }
 
 impl RaceConfig {
     /// The usual race: ties within 0.5 %, ends at 0.01 % of expected gain, 16 items a script.
     pub fn standard(seed: u64) -> Self {
-        Self { seed, tie: 0.005, stop_gain: 0.0001, batch: 16, default_repeats: 3, currency: Currency::Trials }
+        Self {
+            seed,
+            tie: 0.005,
+            stop_gain: 0.0001,
+            batch: 16,
+            default_repeats: 3,
+            currency: Currency::Trials,
+            channel_cost: 0.0,
+        }
+    }
+
+    /// What is added to the log time of a choice before it is compared with others. A count that is left to the engine is
+    /// not known, and costs nothing.
+    pub fn toll(&self, choice: Choice) -> f64 {
+        self.channel_cost * f64::from(choice.channels.saturating_sub(1))
     }
 }
 
@@ -154,7 +176,7 @@ impl Race {
                 let prior = warm.and_then(|warm| warm.cells.get(&(point, choice)));
                 let cell = field.add_cell(pool, prior.copied());
                 let out = quarantine.is_banned(point.collective, choice);
-                lane.entrants.push(Entrant { choice, cell, out, reported: out });
+                lane.entrants.push(Entrant { choice, cell, toll: config.toll(choice), out, reported: out });
             }
             link_channels(&mut field, &lane);
             if let Some(smaller) = lanes.last().filter(|smaller| smaller.point.collective == point.collective) {
@@ -353,7 +375,8 @@ impl Race {
 
     fn pick(&self, lane: &Lane) -> Option<Pick> {
         let measured = || lane.entrants.iter().filter(|e| !e.out && self.field.taken(e.cell) > 0);
-        let best = measured().map(|e| self.field.belief(e.cell).mean).min_by(f64::total_cmp);
+        let cost = |e: &Entrant| self.field.belief(e.cell).mean + e.toll;
+        let best = measured().map(cost).min_by(f64::total_cmp);
         let Some(best) = best else {
             let median_us = crate::stats::median(&lane.own_us)?;
             let (samples, deviation) = (lane.own_us.len() as u32, lane.own_deviation());
@@ -366,7 +389,7 @@ impl Race {
                 samples,
             });
         };
-        let tied = measured().filter(|e| self.field.belief(e.cell).mean <= best + self.config.tie);
+        let tied = measured().filter(|e| cost(e) <= best + self.config.tie);
         let entrant = tied.min_by_key(|e| e.choice.channels)?;
         let belief = self.field.belief(entrant.cell);
         Some(Pick {

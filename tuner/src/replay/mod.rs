@@ -77,7 +77,8 @@ impl Replay {
             let values = std::iter::once(None).chain(others.map(|value| Some(value.to_owned()))).collect();
             Dimension { name: name.to_owned(), values }
         };
-        Space { dimensions: values.into_iter().map(dimension).collect(), choices: self.grid.choices() }
+        let dimensions = values.into_iter().map(dimension).collect();
+        Space { dimensions, choices: self.grid.choices(), ..Space::default() }
     }
 
     /// The grid.

@@ -193,17 +193,18 @@ impl<'a> Evaluator<'a> {
         self.plan.points.iter().filter(|weighted| !self.left_out.contains(&weighted.point))
     }
 
-    /// The score of an environment: measured once, remembered after.
+    /// The score of an environment: measured once, remembered after. What the space forbids is like what cannot start.
     pub(super) fn evaluate(&mut self, vector: &[usize]) -> Result<f64, Stop> {
-        if let Some(index) = self.known.get(vector) {
+        let Some(vector) = self.space.canonical(vector) else { return Ok(f64::INFINITY) };
+        if let Some(index) = self.known.get(&vector) {
             return Ok(self.explored[*index].score);
         }
         if !self.explored.is_empty() && self.share <= self.spent() {
             return Err(Stop::Share);
         }
         let index = self.explored.len();
-        let environment = self.space.environment(vector);
-        let why = self.reason(vector);
+        let environment = self.space.environment(&vector);
+        let why = self.reason(&vector);
         self.observer.note(Note::EnvironmentStarted { index, environment: &environment, why: &why });
         let incumbent = self.incumbent();
         let warm: Option<Knowledge> = incumbent.map(|index| self.explored[index].race.knowledge());
@@ -216,7 +217,7 @@ impl<'a> Evaluator<'a> {
         let quarantine = self.quarantine.clone();
         let mut race = Race::new(&self.race_points(), &self.space.choices, config, warm.as_ref(), quarantine);
         race.leave_out(|point, choice| !self.bench.offers(&environment, point, choice));
-        self.known.insert(vector.to_vec(), index);
+        self.known.insert(vector, index);
         self.explored.push(Explored {
             environment,
             race,

@@ -255,6 +255,7 @@ pub fn run_search(
     evaluator.baseline()?;
     let landscape = Landscape {
         evaluator: RefCell::new(evaluator),
+        space,
         shape: space.shape(),
         random: RefCell::new(SmallRng::seed_from_u64(plan.seed ^ 0xA11E)),
         stop: RefCell::new(None),
@@ -281,6 +282,7 @@ pub fn run_search(
 /// The environments as argmin sees them.
 struct Landscape<'a> {
     evaluator: RefCell<Evaluator<'a>>,
+    space: &'a Space,
     shape: Vec<usize>,
     random: RefCell<SmallRng>,
     /// Why the evaluator wants no further environment: argmin only gets an error.
@@ -307,6 +309,10 @@ impl CostFunction for &Landscape<'_> {
 impl Survey for &Landscape<'_> {
     fn observations(&self) -> Vec<Observation> {
         self.evaluator.try_borrow_mut().map(|mut evaluator| evaluator.observations()).unwrap_or_default()
+    }
+
+    fn canonical(&self, vector: &[usize]) -> Option<Vector> {
+        self.space.canonical(vector)
     }
 }
 

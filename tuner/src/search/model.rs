@@ -25,6 +25,9 @@ const RANDOM_VECTORS: usize = 256;
 /// sure that is.
 pub(super) trait Survey {
     fn observations(&self) -> Vec<Observation>;
+
+    /// The vector that stands for this one and all that mean the same; `None` if it must not be tried.
+    fn canonical(&self, vector: &[usize]) -> Option<Vector>;
 }
 
 /// Tries the vector of which the model expects most.
@@ -44,43 +47,47 @@ impl ModelBased {
     }
 
     fn learn<O: Survey>(&mut self, problem: &Problem<O>) {
-        self.seen = problem.problem.as_ref().map(Survey::observations).unwrap_or_default();
-        self.next = self.most_promising();
+        let Some(survey) = &problem.problem else { return };
+        self.seen = survey.observations();
+        self.next = self.most_promising(survey);
     }
 
-    fn most_promising(&mut self) -> Option<Vector> {
-        let Some(model) = Surrogate::fit(&self.seen, self.shape.len()) else { return self.any_untried() };
+    fn most_promising(&mut self, survey: &impl Survey) -> Option<Vector> {
+        let Some(model) = Surrogate::fit(&self.seen, self.shape.len()) else { return self.any_untried(survey) };
         let best = self.seen.iter().map(|o| model.predict(&o.vector).mean).fold(f64::INFINITY, f64::min);
         let promise = |vector: Vector| {
             let Estimate { mean, deviation } = model.predict(&vector);
             (expected_fall(mean - best, deviation), vector)
         };
-        let promises = self.candidates(&model).into_iter().map(promise);
+        let candidates = self.candidates(&model);
+        let promises = self.untried(candidates, survey).into_iter().map(promise);
         let most = promises.max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(&a.1)));
         most.filter(|(promise, _)| LEAST_PROMISE <= *promise).map(|(_, vector)| vector)
     }
 
     /// While nothing has started: anything else.
-    fn any_untried(&mut self) -> Option<Vector> {
-        let candidates: Vec<Vector> = self.near(&vec![0; self.shape.len()]).into_iter().collect();
+    fn any_untried(&mut self, survey: &impl Survey) -> Option<Vector> {
+        let near = self.near(&vec![0; self.shape.len()]);
+        let candidates: Vec<Vector> = self.untried(near, survey).into_iter().collect();
         (!candidates.is_empty()).then(|| candidates[self.random.random_range(0..candidates.len())].clone())
     }
 
-    /// Vectors that were not tried.
-    fn candidates(&mut self, model: &Surrogate) -> BTreeSet<Vector> {
+    /// What of these may be tried and was not.
+    fn untried(&self, vectors: Vec<Vector>, survey: &impl Survey) -> BTreeSet<Vector> {
+        let canonical = vectors.iter().filter_map(|vector| survey.canonical(vector));
+        canonical.filter(|vector| self.seen.iter().all(|seen| seen.vector != *vector)).collect()
+    }
+
+    fn candidates(&mut self, model: &Surrogate) -> Vec<Vector> {
         let vectors = self.shape.iter().fold(1, |product: usize, values| product.saturating_mul(*values));
         if vectors <= FEW_VECTORS {
-            return all(&self.shape).filter(|vector| !self.is_seen(vector)).collect();
+            return all(&self.shape).collect();
         }
         let best = self.seen.iter().min_by(|a, b| a.cost.total_cmp(&b.cost)).map(|o| o.vector.clone());
         let mut candidates = best.map(|best| self.near(&best)).unwrap_or_default();
         let lowest = self.best_of_each(model);
         candidates.extend(self.near(&lowest));
-        candidates.insert(lowest);
-        for _ in 0..RANDOM_VECTORS {
-            candidates.insert(random_vector(&mut self.random, &self.shape));
-        }
-        candidates.retain(|vector| !self.is_seen(vector));
+        candidates.extend((0..RANDOM_VECTORS).map(|_| random_vector(&mut self.random, &self.shape)));
         candidates
     }
 
@@ -93,22 +100,15 @@ impl ModelBased {
         self.shape.iter().enumerate().map(lowest).collect()
     }
 
-    /// What differs from a vector in one dimension, and was not tried.
-    fn near(&self, vector: &Vector) -> BTreeSet<Vector> {
-        let mut near = BTreeSet::new();
-        for (dimension, values) in self.shape.iter().enumerate() {
-            for value in 0..*values {
-                let mut other = vector.clone();
-                other[dimension] = value;
-                near.insert(other);
-            }
-        }
-        near.retain(|other| !self.is_seen(other));
-        near
-    }
-
-    fn is_seen(&self, vector: &Vector) -> bool {
-        self.seen.iter().any(|observation| observation.vector == *vector)
+    /// A vector, and what differs from it in one dimension.
+    fn near(&self, vector: &Vector) -> Vec<Vector> {
+        let changed = |(dimension, value): (usize, usize)| {
+            let mut other = vector.clone();
+            other[dimension] = value;
+            other
+        };
+        let values = self.shape.iter().enumerate();
+        values.flat_map(|(dimension, values)| (0..*values).map(move |value| (dimension, value))).map(changed).collect()
     }
 }
 

@@ -1,16 +1,33 @@
 //! What can be searched: dimensions of the environment, and choices per collective.
 //!
-//! The first value of every dimension is what runs when the search changes nothing. Must not measure or search; a
-//! space is data.
+//! The first value of every dimension is what runs when the search changes nothing. What is to be searched comes from a
+//! space file ([`Selection`]); what the engine, the path or the library does not have is left out, and said. Must not
+//! measure or search; a space is data.
 
+mod build;
+mod constraints;
 mod native;
 mod nccl;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gdrtune_profiles::vocab::{Choice, Collective, Engine, Environment};
+use gdrtune_profiles::{
+    setting::Values,
+    space::Selection,
+    vocab::{Choice, Collective, Engine, Environment},
+};
 
-pub use self::nccl::{NcclFacts, Transport};
+pub use self::{
+    build::{Built, LeftOut},
+    constraints::Constraints,
+    nccl::{NcclFacts, Transport},
+};
+
+/// Vectors up to this many are looked at one by one to count environments.
+const MOST_COUNTED: usize = 1_000;
+
+/// Why no interfaces are offered.
+const ONE_INTERFACE: &str = "there are no two interfaces that every node has";
 
 /// Interface pairs are tried up to this many interfaces (10 pairs); above, single ones only.
 const MOST_PAIRED: usize = 5;
@@ -32,6 +49,8 @@ pub struct Space {
     /// Choices per collective, in order of preference at ties. A collective without choices is tuned by its
     /// environment only.
     pub choices: BTreeMap<Collective, Vec<Choice>>,
+    /// What knobs say about each other.
+    pub constraints: Constraints,
 }
 
 /// What is known of the cluster and wanted by the user.
@@ -49,6 +68,10 @@ pub struct Facts {
     pub collectives: Vec<Collective>,
     /// Most channels that a choice may have.
     pub max_channels: u16,
+    /// What is to be searched, where it is there.
+    pub selection: Selection,
+    /// Values that the user wants searched beside those.
+    pub adds: Vec<Values>,
     /// Variables that the user fixed.
     pub pins: BTreeMap<String, String>,
     /// What the user took out: a variable, `VARIABLE=value`, an algorithm or a protocol.
@@ -65,47 +88,43 @@ pub enum SpaceError {
     /// Only some engines have a space of their own.
     #[error("the {0} engine brings its own space: take it from the grid or the cluster file")]
     Engine(Engine),
+    /// What runs when nothing is changed must be allowed.
+    #[error("the settings that are fixed are forbidden together by the space: {0}")]
+    Forbidden(Environment),
 }
 
 impl Space {
-    /// The space of a cluster: everything the engine offers there, less what the user excluded; pinned variables have
-    /// one value.
-    ///
-    /// # Errors
-    /// [`SpaceError`] if the engine has no space of its own.
-    pub fn build(facts: &Facts) -> Result<Self, SpaceError> {
-        let mut space = match facts.engine {
-            Engine::Native => Self { dimensions: native::dimensions(facts), choices: native::choices(facts) },
-            Engine::Nccl => {
-                let nccl = &facts.nccl;
-                Self { dimensions: nccl::dimensions(facts, nccl), choices: nccl::choices(facts, nccl) }
-            }
-            Engine::Replay | Engine::Sim => return Err(SpaceError::Engine(facts.engine)),
-        };
-        space.dimensions.retain(|dimension| !facts.forced.contains(&dimension.name));
-        let pins = facts.pins.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        space.restrict(facts.excludes.iter().map(String::as_str), pins);
-        Ok(space)
-    }
-
-    /// Takes out what the user excluded, and fixes what the user pinned.
-    pub fn restrict<'a>(
-        &mut self,
-        excludes: impl IntoIterator<Item = &'a str>,
-        pins: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) {
-        excludes.into_iter().for_each(|exclude| self.exclude(exclude));
-        pins.into_iter().for_each(|(name, value)| self.pin(name, value));
-    }
-
     /// Number of values of each dimension.
     pub fn shape(&self) -> Vec<usize> {
         self.dimensions.iter().map(|dimension| dimension.values.len()).collect()
     }
 
-    /// Number of environments, saturating.
+    /// Number of environments, saturating. Where some vectors are equal or forbidden and there are over
+    /// a thousand, it is that of vectors.
     pub fn environments(&self) -> usize {
-        self.shape().into_iter().fold(1, usize::saturating_mul)
+        let shape = self.shape();
+        let vectors = shape.iter().copied().fold(1, usize::saturating_mul);
+        if self.constraints.is_empty() || MOST_COUNTED < vectors {
+            return vectors;
+        }
+        let vector = |number: usize| -> Vec<usize> {
+            let mut rest = number;
+            let digit = |values: &usize| {
+                let index = rest % values;
+                rest /= values;
+                index
+            };
+            shape.iter().map(digit).collect()
+        };
+        (0..vectors).filter_map(|number| self.canonical(&vector(number))).collect::<BTreeSet<_>>().len()
+    }
+
+    /// The one vector that stands for all that are the same environment; `None` where the space forbids it.
+    ///
+    /// A knob that is searched only where another has certain values is left alone elsewhere. Missing or too large
+    /// indices take the first value, as in [`Self::environment`].
+    pub fn canonical(&self, vector: &[usize]) -> Option<Vec<usize>> {
+        self.constraints.canonical(&self.dimensions, vector)
     }
 
     /// The environment of an index vector. Missing or too large indices take the first value.
@@ -130,28 +149,6 @@ impl Space {
         };
         self.dimensions.iter().map(index).collect()
     }
-
-    /// Fixes a variable to one value, whether it was a dimension or not.
-    pub fn pin(&mut self, name: &str, value: &str) {
-        let values = vec![Some(value.to_owned())];
-        match self.dimensions.iter_mut().find(|dimension| dimension.name == name) {
-            Some(dimension) => dimension.values = values,
-            None => self.dimensions.push(Dimension { name: name.to_owned(), values }),
-        }
-    }
-
-    /// Takes something out; what the space does not have is out already.
-    fn exclude(&mut self, exclude: &str) {
-        if let Some((name, value)) = exclude.split_once('=') {
-            for dimension in self.dimensions.iter_mut().filter(|dimension| dimension.name == name) {
-                dimension.values.retain(|known| known.as_deref() != Some(value));
-            }
-        }
-        self.dimensions.retain(|dimension| dimension.name != exclude && !dimension.values.is_empty());
-        for choices in self.choices.values_mut() {
-            choices.retain(|choice| choice.algorithm.name() != exclude && choice.protocol.name() != exclude);
-        }
-    }
 }
 
 fn dimension(name: &str, values: impl IntoIterator<Item = String>) -> Dimension {
@@ -171,7 +168,10 @@ fn bindings(interfaces: &[String]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use gdrtune_profiles::vocab::{Algorithm, Protocol};
+    use gdrtune_profiles::{
+        space::SpaceFile,
+        vocab::{Algorithm, Protocol},
+    };
     use proptest::prelude::*;
 
     use super::*;
@@ -184,6 +184,8 @@ mod tests {
             interfaces: interfaces.iter().map(ToString::to_string).collect(),
             collectives: Collective::ALL.to_vec(),
             max_channels: 4,
+            selection: SpaceFile::preset(SpaceFile::STANDARD).unwrap().selection,
+            adds: Vec::new(),
             pins: BTreeMap::new(),
             excludes: BTreeSet::new(),
             forced: BTreeSet::new(),
@@ -198,15 +200,18 @@ mod tests {
 
     #[test]
     fn the_native_space_follows_collectives_and_interfaces() {
-        let space = Space::build(&facts(&["eth0", "ib0"])).unwrap();
+        let space = Space::build(&facts(&["eth0", "ib0"])).unwrap().space;
         assert_eq!(values(&space, "NCCL_SOCKET_IFNAME"), [None, Some("=eth0"), Some("=ib0")]);
         assert_eq!(values(&space, "GDRTUNE_NATIVE_NSOCKS"), [None, Some("2"), Some("4")]);
         let counts: Vec<usize> = Collective::ALL.iter().map(|c| space.choices.get(c).map_or(0, Vec::len)).collect();
         // ring and tree, 3 protocols, channels 1, 2 and 4; no tree for all-gather and reduce-scatter.
         assert_eq!(counts, [18, 9, 9, 18, 18, 0, 0]);
-        let three = Space::build(&facts(&["a", "b", "c"])).unwrap();
+        let three = Space::build(&facts(&["a", "b", "c"])).unwrap().space;
         assert!(values(&three, "NCCL_SOCKET_IFNAME").contains(&Some("=a,c")));
-        assert_eq!(values(&Space::build(&facts(&["only"])).unwrap(), "NCCL_SOCKET_IFNAME"), Vec::<Option<&str>>::new());
+        assert_eq!(
+            values(&Space::build(&facts(&["only"])).unwrap().space, "NCCL_SOCKET_IFNAME"),
+            Vec::<Option<&str>>::new()
+        );
     }
 
     #[test]
@@ -217,7 +222,7 @@ mod tests {
             .map(str::to_owned)
             .into_iter()
             .collect();
-        let space = Space::build(&wanted).unwrap();
+        let space = Space::build(&wanted).unwrap().space;
         let first = space.environment(&[0; 3]);
         assert_eq!(first.to_string(), "NCCL_SOCKET_IFNAME==ib0 OTHER=1");
         assert_eq!(space.shape(), [1, 3, 1]);
@@ -226,7 +231,7 @@ mod tests {
         );
         let before = space.shape();
         wanted.excludes.insert("nvls".to_owned());
-        assert_eq!(Space::build(&wanted).unwrap().shape(), before, "what is not there is out already");
+        assert_eq!(Space::build(&wanted).unwrap().space.shape(), before, "what is not there is out already");
     }
 
     #[test]
@@ -238,7 +243,7 @@ mod tests {
     proptest! {
         #[test]
         fn indices_and_environments_are_two_names_of_one_thing(seed in proptest::collection::vec(0usize..50, 3)) {
-            let space = Space::build(&facts(&["a", "b", "c"])).unwrap();
+            let space = Space::build(&facts(&["a", "b", "c"])).unwrap().space;
             let indices: Vec<usize> = space.shape().iter().zip(seed).map(|(values, i)| i % values).collect();
             let environment = space.environment(&indices);
             prop_assert_eq!(space.indices(&environment), Some(indices));

@@ -2,25 +2,28 @@
 
 use std::collections::BTreeMap;
 
-use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, Protocol};
+use gdrtune_profiles::{
+    space::SelectedKnob,
+    vocab::{Algorithm, Choice, Collective, Protocol},
+};
 
-use super::{Dimension, Facts, bindings, dimension};
+use super::Facts;
 
-/// Channel counts that are tried.
+/// Channel counts that are tried where the space names none.
 const CHANNELS: [u16; 4] = [1, 2, 4, 8];
 
 pub(super) fn choices(facts: &Facts) -> BTreeMap<Collective, Vec<Choice>> {
-    let of = |collective: &Collective| (*collective, choices_of(*collective, facts.max_channels));
+    let counts = facts.selection.channels.as_deref().unwrap_or(&CHANNELS);
+    let counts: Vec<u16> = counts.iter().copied().filter(|count| *count <= facts.max_channels.max(1)).collect();
+    let of = |collective: &Collective| (*collective, choices_of(*collective, &counts));
     facts.collectives.iter().filter(|collective| collective.has_choice()).map(of).collect()
 }
 
-fn choices_of(collective: Collective, max_channels: u16) -> Vec<Choice> {
+fn choices_of(collective: Collective, counts: &[u16]) -> Vec<Choice> {
     let mut choices = Vec::new();
     for algorithm in algorithms(collective) {
         for protocol in [Protocol::Ll, Protocol::Ll128, Protocol::Simple] {
-            for channels in CHANNELS.into_iter().filter(|channels| *channels <= max_channels.max(1)) {
-                choices.push(Choice { algorithm: *algorithm, protocol, channels });
-            }
+            choices.extend(counts.iter().map(|&channels| Choice { algorithm: *algorithm, protocol, channels }));
         }
     }
     choices
@@ -34,13 +37,8 @@ fn algorithms(collective: Collective) -> &'static [Algorithm] {
     }
 }
 
-pub(super) fn dimensions(facts: &Facts) -> Vec<Dimension> {
-    let mut dimensions = Vec::new();
-    if 1 < facts.interfaces.len() {
-        dimensions.push(dimension("NCCL_SOCKET_IFNAME", bindings(&facts.interfaces)));
-    }
-    let sizes = [64 << 10, 256 << 10, 1 << 20].map(|bytes: u32| bytes.to_string());
-    dimensions.push(dimension("GDRTUNE_NATIVE_CHUNKSIZE", sizes));
-    dimensions.push(dimension("GDRTUNE_NATIVE_NSOCKS", ["2", "4"].map(str::to_owned)));
-    dimensions
+/// Why there is nothing to choose of a knob here.
+pub(super) fn unmet(facts: &Facts, selected: &SelectedKnob) -> Option<String> {
+    let chooses = selected.name != "NCCL_SOCKET_IFNAME" || !selected.values.is_empty() || 1 < facts.interfaces.len();
+    (!chooses).then(|| super::ONE_INTERFACE.to_owned())
 }

@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use gdrtune_profiles::profile::Speedup;
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
+use crate::objective::{Objective, Part};
+
 /// Resamples per comparison: enough that P(faster) is stable to half a percent.
 const RESAMPLES: usize = 2_000;
 
@@ -39,19 +41,24 @@ pub enum Design {
     Rounds,
 }
 
-/// Default time over candidate time with its 90 % interval, jointly over the points (weighted geometric mean).
+/// Default time over candidate time with its 90 % interval, jointly over the points as `objective` says: the weighted
+/// geometric mean of the ratios, or the ratio of the times of a step.
 ///
 /// One resample draws the same processes for every point, because a process measures them all. Points that miss an arm
 /// are left out; `None` if none is left.
-pub fn compare(points: &[Arms<'_>], design: Design, seed: u64) -> Option<Speedup> {
+pub fn compare(points: &[Arms<'_>], objective: Objective, design: Design, seed: u64) -> Option<Speedup> {
     let points: Vec<&Arms<'_>> =
         points.iter().filter(|arms| has_samples(arms.default) && has_samples(arms.candidate)).collect();
     let defaults = processes(points.iter().map(|arms| arms.default));
     let candidates = processes(points.iter().map(|arms| arms.candidate));
     let ratio = |default: &[u32], candidate: &[u32]| -> Option<f64> {
-        crate::stats::weighted_geometric_mean(points.iter().filter_map(|arms| {
-            Some((arms.weight, pooled_median(arms.default, default)? / pooled_median(arms.candidate, candidate)?))
-        }))
+        let part = |arms: &&Arms<'_>| {
+            let (time_us, default_us) =
+                (pooled_median(arms.default, default)?, pooled_median(arms.candidate, candidate)?);
+            // A speed-up is the score of the default arm where the candidate is what it is compared with.
+            Some(Part { weight: arms.weight, time_us, default_us })
+        };
+        objective.score(&points.iter().filter_map(part).collect::<Vec<_>>())
     };
     let observed = ratio(&defaults, &candidates)?;
     let mut random = SmallRng::seed_from_u64(seed);
@@ -121,12 +128,14 @@ mod tests {
 
     use super::*;
 
+    const GEOMEAN: Objective = Objective::GeometricMean;
+
     fn arm(processes: &[&[f64]]) -> ArmSamples {
         processes.iter().enumerate().map(|(i, samples)| (i as u32, samples.to_vec())).collect()
     }
 
     fn of(default: &ArmSamples, candidate: &ArmSamples, design: Design) -> Speedup {
-        compare(&[Arms { weight: 1.0, default, candidate }], design, 7).unwrap()
+        compare(&[Arms { weight: 1.0, default, candidate }], GEOMEAN, design, 7).unwrap()
     }
 
     #[test]
@@ -159,19 +168,18 @@ mod tests {
     }
 
     #[test]
-    fn joint_comparison_is_the_weighted_geometric_mean() {
+    fn a_joint_comparison_is_what_the_objective_says() {
         let (one, two, four) = (arm(&[&[1.0]]), arm(&[&[2.0]]), arm(&[&[4.0]]));
-        let joint = compare(
-            &[
-                Arms { weight: 1.0, default: &four, candidate: &one },
-                Arms { weight: 1.0, default: &one, candidate: &one },
-                Arms { weight: 2.0, default: &two, candidate: &two },
-            ],
-            Design::Independent,
-            1,
-        );
-        assert!((joint.unwrap().median - 2.0f64.sqrt()).abs() < 1e-12);
-        assert_eq!(compare(&[], Design::Independent, 1), None);
+        let arms = [
+            Arms { weight: 1.0, default: &four, candidate: &one },
+            Arms { weight: 1.0, default: &one, candidate: &one },
+            Arms { weight: 2.0, default: &two, candidate: &two },
+        ];
+        let joint = |objective| compare(&arms, objective, Design::Independent, 1).unwrap().median;
+        assert!((joint(GEOMEAN) - 2.0f64.sqrt()).abs() < 1e-12);
+        // 4 + 1 + 2 * 2 in a step against 1 + 1 + 2 * 2.
+        assert!((joint(Objective::TimePerStep) - 1.5).abs() < 1e-12);
+        assert_eq!(compare(&[], GEOMEAN, Design::Independent, 1), None);
     }
 
     proptest! {
@@ -179,10 +187,10 @@ mod tests {
         fn equal_arms_are_a_coin_flip_and_seeds_repeat(values in proptest::collection::vec(10.0f64..11.0, 3..9), seed: u64) {
             let arm: ArmSamples = values.iter().enumerate().map(|(i, v)| (i as u32, vec![*v])).collect();
             let arms = [Arms { weight: 1.0, default: &arm, candidate: &arm }];
-            let first = compare(&arms, Design::Independent, seed).unwrap();
+            let first = compare(&arms, GEOMEAN, Design::Independent, seed).unwrap();
             prop_assert!((first.p_faster - 0.5).abs() < 0.1, "{:?}", first);
             prop_assert!(first.low <= 1.0 && 1.0 <= first.high);
-            prop_assert_eq!(compare(&arms, Design::Independent, seed), Some(first));
+            prop_assert_eq!(compare(&arms, GEOMEAN, Design::Independent, seed), Some(first));
         }
     }
 }

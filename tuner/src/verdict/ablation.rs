@@ -67,7 +67,7 @@ fn judge(
         .iter()
         .filter_map(|full| Some(Arms { weight: full.weight, default: pair(full)?, candidate: &full.candidate }))
         .collect();
-    let speedup = compare(&arms, thresholds.design, thresholds.seed);
+    let speedup = compare(&arms, thresholds.objective, thresholds.design, thresholds.seed);
     let (keep, sentence) = match &speedup {
         None => (true, "stays: leaving it out was not measured".to_owned()),
         Some(speedup) if thresholds.is_faster(speedup) => (true, format!("stays: with it {}", show(speedup))),

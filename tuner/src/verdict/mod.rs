@@ -14,8 +14,10 @@
 //! Must not measure.
 
 mod ablation;
+mod step;
 
 pub use ablation::{Ablation, AblationVerdict, ablations, judge_ablations};
+pub use step::{StepTime, step_time};
 
 use gdrtune_profiles::{
     profile::Speedup,
@@ -24,6 +26,7 @@ use gdrtune_profiles::{
 };
 
 use crate::{
+    objective::Objective,
     plan::{Candidate, CandidateRule, merge},
     stats::{ArmSamples, Arms, Design, compare, median, weighted_geometric_mean},
 };
@@ -48,6 +51,8 @@ pub struct Thresholds {
     pub p_faster: f64,
     /// Least relative gain of the medians.
     pub gain: f64,
+    /// How several points count together.
+    pub objective: Objective,
     /// How the processes of the arms belong together.
     pub design: Design,
     /// Seed of the bootstrap.
@@ -55,9 +60,9 @@ pub struct Thresholds {
 }
 
 impl Thresholds {
-    /// P(faster) of 0.95 and a gain of 2 %, arms on their own.
+    /// P(faster) of 0.95 and a gain of 2 %, points by their geometric mean, arms on their own.
     pub fn standard(seed: u64) -> Self {
-        Self { p_faster: 0.95, gain: 0.02, design: Design::Independent, seed }
+        Self { p_faster: 0.95, gain: 0.02, objective: Objective::GeometricMean, design: Design::Independent, seed }
     }
 
     fn is_faster(&self, speedup: &Speedup) -> bool {
@@ -257,7 +262,7 @@ fn arm_median(arm: &ArmSamples) -> Option<f64> {
 
 fn judge_point(data: &AbPoint, thresholds: &Thresholds) -> PointVerdict {
     let even = Arms { weight: 1.0, ..arms(data) };
-    let speedup = compare(&[even], thresholds.design, thresholds.seed);
+    let speedup = compare(&[even], thresholds.objective, thresholds.design, thresholds.seed);
     let (decision, sentence) = match &speedup {
         None => (Decision::NotMeasured, "an arm has no sample".to_owned()),
         Some(speedup) => decide(speedup, thresholds),
@@ -290,7 +295,7 @@ fn show(speedup: &Speedup) -> String {
 
 fn judge_environment(data: &[AbPoint], points: &[PointVerdict], thresholds: &Thresholds) -> EnvironmentVerdict {
     let all: Vec<Arms<'_>> = data.iter().map(arms).collect();
-    let speedup = compare(&all, thresholds.design, thresholds.seed);
+    let speedup = compare(&all, thresholds.objective, thresholds.design, thresholds.seed);
     let slower: Vec<String> = points
         .iter()
         .filter(|point| point.decision == Decision::Regression)
@@ -415,7 +420,7 @@ fn evidence(rule: &CandidateRule, data: &[AbPoint], thresholds: &Thresholds) -> 
         rule: rule.clone(),
         default_us: mean(|point| &point.default)?,
         tuned_us: mean(|point| &point.candidate)?,
-        speedup: compare(&arms, thresholds.design, thresholds.seed)?,
+        speedup: compare(&arms, thresholds.objective, thresholds.design, thresholds.seed)?,
     })
 }
 

@@ -192,3 +192,33 @@ fn an_environment_that_gains_nothing_by_itself_takes_its_rules_along() {
     assert!(verdict.keeps_defaults(), "the caller tries the rules in the first environment instead");
     assert_eq!(verdict.points[0].decision, Decision::Ship);
 }
+
+#[test]
+fn the_time_per_step_counts_what_ships_and_what_does_not_change() {
+    // 10 calls of 100 us that a rule makes 50 us, 1 call of 1,000 us that stays, 5 of 10 us that were not in the A/B.
+    let data = [AbPoint { weight: 10.0, ..ab(1024, 100.0, 50.0) }, ab(1 << 20, 1_000.0, 1_000.0)];
+    let thresholds = Thresholds { objective: Objective::TimePerStep, ..Thresholds::standard(1) };
+    let workload = [(point(1024), 10.0, 999.0), (point(1 << 20), 1.0, 1_000.0), (point(4096), 5.0, 10.0)];
+    let rules = Candidate { rules: candidate(&data[..1], Environment::new()).rules, ..Candidate::default() };
+    let verdict = verdict(&data, &thresholds, &rules);
+    let step = step_time(&workload, &data, &verdict, &thresholds).unwrap();
+    assert!((step.default_us - 2_050.0).abs() < 1e-6 && (step.tuned_us - 1_550.0).abs() < 1e-6, "{step:?}");
+    assert!((step.speedup.median - 2_050.0 / 1_550.0).abs() < 1e-9, "{step:?}");
+    assert!(step.speedup.low <= step.speedup.median && step.speedup.median <= step.speedup.high, "{step:?}");
+    let nothing = Verdict { shipped: Vec::new(), ..verdict };
+    assert_eq!(step_time(&workload, &data, &nothing, &thresholds), None);
+}
+
+#[test]
+fn an_environment_is_judged_by_the_objective() {
+    // 30 % faster where a step spends little, 5 % slower (which is not clearly so) where it spends most.
+    let spread: ArmSamples = (0..5).map(|i| (i, vec![1050.0 * (0.9 + 0.05 * f64::from(i))])).collect();
+    let slow = AbPoint { point: point(1 << 20), weight: 1.0, default: arm(1000.0), candidate: spread };
+    let data = [ab(1024, 13.0, 10.0), slow];
+    let ships = |objective| {
+        let thresholds = Thresholds { objective, ..Thresholds::standard(1) };
+        let candidate = Candidate { environment: environment(), rules: Vec::new() };
+        !verdict(&data, &thresholds, &candidate).shipped_environment.is_empty()
+    };
+    assert!(ships(Objective::GeometricMean) && !ships(Objective::TimePerStep));
+}

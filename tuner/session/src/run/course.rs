@@ -6,9 +6,7 @@ use std::cmp::Reverse;
 use gdrtune_profiles::vocab::Engine;
 use gdrtune_tuner::{
     bench::{Bench, BenchInfo},
-    objective::{Objective, WeightedPoint},
     observe::Directive,
-    race::RaceConfig,
     search::{self, SearchOutcome, SearchPlan, StoppedBy, Strategy},
     verdict::Thresholds,
 };
@@ -233,10 +231,11 @@ impl Run<'_> {
             dimensions: space.dimensions.iter().map(|d| (d.name.clone(), d.values.clone())).collect(),
             choices: facts::all_choices(space),
             environments: space.environments() as u64,
+            name: config.space.name.clone(),
         });
         let plan = SearchPlan {
-            points: WeightedPoint::equal(config.points.iter().copied()),
-            objective: Objective::GeometricMean,
+            points: config.goal.weigh(&config.points),
+            objective: config.goal.objective,
             budget_trials: config.max_trials.unwrap_or(u64::MAX),
             budget_s: config
                 .budget_s
@@ -244,7 +243,7 @@ impl Run<'_> {
             strategy: config.strategy,
             seed: config.seed,
             least_gain: Thresholds::standard(config.seed).gain,
-            race: RaceConfig::standard(config.seed),
+            race: config.goal.race(config.seed),
         };
         Ok(search::run_search(bench, space, &plan, observer, self.controls.cancel())?)
     }

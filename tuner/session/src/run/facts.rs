@@ -9,12 +9,12 @@ use gdrtune_fleet::hosts::Host;
 use gdrtune_profiles::vocab::{Choice, Engine};
 use gdrtune_tuner::{
     bench::BenchInfo,
-    space::{Facts, NcclFacts, Space, SpaceError, Transport},
+    space::{Built, Facts, LeftOut, NcclFacts, Space, SpaceError, Transport},
 };
 use gdrtune_wire::{EngineReport, Interface, Inventory, NetworkUse};
 use sha2::{Digest, Sha256};
 
-use super::{RunConfig, SpaceSize};
+use super::RunConfig;
 use crate::{
     cluster::Probe,
     event::{EngineFacts, GdrUse},
@@ -41,7 +41,7 @@ pub(super) fn space(
     inventories: &[Inventory],
     forced: BTreeSet<String>,
     nccl: NcclFacts,
-) -> Result<Space, SpaceError> {
+) -> Result<Built, SpaceError> {
     let most = if info.engine == Engine::Nccl { NCCL_CHANNELS } else { NATIVE_CHANNELS };
     let only_rules = !config.shapes.is_empty();
     // Only a setting could raise the ceiling.
@@ -52,22 +52,33 @@ pub(super) fn space(
         ranks: info.ranks,
         interfaces: common_interfaces(inventories),
         collectives: config.points.iter().map(|p| p.collective).collect::<BTreeSet<_>>().into_iter().collect(),
-        max_channels: if config.space == SpaceSize::Small { 2 } else { most },
+        max_channels: most,
+        selection: config.space.selection.clone(),
+        adds: config.settings.adds.clone(),
         pins: config.settings.pins.iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
         excludes: config.settings.excludes.iter().cloned().collect(),
         forced,
         nccl,
     };
-    let mut space = Space::build(&facts)?;
-    if config.space == SpaceSize::Small {
-        for dimension in &mut space.dimensions {
-            dimension.values.truncate(2);
+    let mut built = Space::build(&facts)?;
+    if only_rules {
+        built.space.dimensions.retain(|dimension| config.settings.pins.get(&dimension.name).is_some());
+        // That no setting is searched is said already.
+        built.left_out.clear();
+    }
+    Ok(built)
+}
+
+/// What is not searched, one line for each reason.
+pub(super) fn left_out_lines(left_out: &[LeftOut]) -> Vec<String> {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for LeftOut { what, why } in left_out {
+        match reasons.iter_mut().find(|(known, _)| known == why) {
+            Some((_, names)) => names.push(what),
+            None => reasons.push((why, vec![what])),
         }
     }
-    if only_rules {
-        space.dimensions.retain(|dimension| config.settings.pins.get(&dimension.name).is_some());
-    }
-    Ok(space)
+    reasons.into_iter().map(|(why, names)| format!("not searched: {}: {why}", names.join(", "))).collect()
 }
 
 /// Variables that the site of any node insists on, with that node's name.
@@ -234,6 +245,13 @@ mod tests {
             speed_mbps: None,
         };
         Inventory { interfaces: interfaces.iter().map(interface).collect(), ..Inventory::default() }
+    }
+
+    #[test]
+    fn what_is_left_out_is_said_once_for_each_reason() {
+        let left_out = [("A", "no verbs"), ("B", "too old"), ("C", "no verbs")];
+        let left_out = left_out.map(|(what, why)| LeftOut { what: what.into(), why: why.into() });
+        assert_eq!(left_out_lines(&left_out), ["not searched: A, C: no verbs", "not searched: B: too old"]);
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 mod course;
 pub(crate) mod facts;
+mod goal;
 mod id;
 mod observer;
-mod settings;
 mod shape;
 mod summary;
 mod venue;
@@ -13,7 +13,11 @@ mod write;
 
 use std::{cell::RefCell, path::PathBuf};
 
-use gdrtune_profiles::vocab::{Engine, Point};
+use gdrtune_profiles::{
+    setting::SpaceSettings,
+    space::SpaceFile,
+    vocab::{Engine, Point},
+};
 use gdrtune_tuner::{
     bench::{BenchError, BenchInfo},
     search::{SearchError, Strategy},
@@ -25,8 +29,8 @@ use self::{
     venue::{ClusterVenue, OfflineVenue, Venue},
 };
 pub use self::{
+    goal::{Goal, NoCalls},
     id::new_run_id,
-    settings::{SettingError, SpaceSettings, parse_settings},
     shape::{Shape, ShapeError, Shapes},
     write::OUTPUT_FILES,
 };
@@ -56,9 +60,11 @@ pub struct RunConfig {
     pub shapes: Vec<Vec<u32>>,
     /// What is tuned.
     pub points: Vec<Point>,
-    /// How large the space is.
-    pub space: SpaceSize,
-    /// What the user fixes and leaves out.
+    /// What counts as better.
+    pub goal: Goal,
+    /// What is searched; its settings are part of the next.
+    pub space: SpaceFile,
+    /// What is fixed, left out and added.
     pub settings: SpaceSettings,
     /// Time for the whole run in seconds.
     pub budget_s: Option<f64>,
@@ -91,15 +97,6 @@ impl Target {
             Self::Offline(offline) => offline.info().engine,
         }
     }
-}
-
-/// How large the space is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SpaceSize {
-    /// Two values per setting and one or two channels: for the demo's half minute.
-    Small,
-    /// Everything that the engine offers there.
-    Standard,
 }
 
 /// What came of a run.
@@ -220,6 +217,9 @@ fn started(config: &RunConfig) -> Event {
         seed: config.seed,
         budget_s: config.budget_s,
         max_trials: config.max_trials,
+        workload: config.goal.workload.clone(),
+        objective: config.goal.objective.name().to_owned(),
+        sm_cost: config.goal.sm_cost,
     }
 }
 

@@ -76,6 +76,9 @@ impl Summary<'_> {
         if let (Some(nccl), Some(gpu)) = (&cluster.nccl, &cluster.gpu) {
             writeln!(out, "NCCL {nccl} on {gpu}.")?;
         }
+        if run.workload != "default" {
+            writeln!(out, "Workload: {}.", run.workload)?;
+        }
         if run.emulated {
             writeln!(out, "Nodes were **emulated**: what is called a node shared its machine with others.")?;
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use gdrtune_profiles::vocab::{Choice, Engine};
 use gdrtune_tuner::{
     bench::{Bench, BenchError, BenchInfo, Cancel},
-    space::Space,
+    space::{Built, Space},
 };
 use gdrtune_wire::Inventory;
 
@@ -103,7 +103,12 @@ impl<'a, 'b> ClusterVenue<'a, 'b> {
             recorder.log(Level::Warn, &host, text);
         }
         let forced: BTreeSet<String> = forced.into_keys().collect();
-        facts::space(config, info, inventories, forced, nccl).map_err(|error| RunError::Usage(error.to_string()))
+        let built = facts::space(config, info, inventories, forced, nccl);
+        let Built { space, left_out } = built.map_err(|error| RunError::Usage(error.to_string()))?;
+        for line in facts::left_out_lines(&left_out) {
+            recorder.log(Level::Info, "", line);
+        }
+        Ok(space)
     }
 }
 

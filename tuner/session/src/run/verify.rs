@@ -10,14 +10,15 @@ use gdrtune_profiles::{
 };
 use gdrtune_tuner::{
     bench::{Bench, Setup},
+    objective::Objective,
     observe::{Directive, Note, Observer, Phase},
     plan::{self, Candidate, CandidateRule},
     search::SearchOutcome,
     stats::{ArmSamples, Design},
-    verdict::{self, AbPoint, Ablation, AblationVerdict, ShippedRule, Thresholds, Verdict},
+    verdict::{self, AbPoint, Ablation, AblationVerdict, ShippedRule, StepTime, Thresholds, Verdict},
 };
 
-use super::{Run, RunError, observer::RunObserver, write};
+use super::{Goal, Run, RunError, observer::RunObserver, write};
 use crate::{
     ab::{self, AbPlan, AbResult},
     event::{self, Event, Level},
@@ -52,6 +53,8 @@ pub(super) struct Verified {
     withdrawn: Option<String>,
     /// Points of the workload, whether the candidate changes them or not.
     workload: usize,
+    /// What ships is worth in a step of the job, where that is the objective.
+    step: Option<StepTime>,
 }
 
 impl Verified {
@@ -91,7 +94,10 @@ impl Verified {
                     verdict.points.len()
                 ),
             },
-            Some(verdict) => format!("{}: {}", verdict.sentence, gains(verdict, self.workload)),
+            Some(verdict) => {
+                let step = self.step.map(|step| step_words(&step) + "; ").unwrap_or_default();
+                format!("{step}{}: {}", verdict.sentence, gains(verdict, self.workload))
+            }
             None => "the defaults are best: the search found nothing that beats them".to_owned(),
         }
     }
@@ -122,6 +128,14 @@ fn noisy_points(verdict: &Verdict) -> usize {
     if noisy * 2 > verdict.points.len() { noisy } else { 0 }
 }
 
+fn step_words(step: &StepTime) -> String {
+    let (default_ms, tuned_ms, s) = (step.default_us / 1e3, step.tuned_us / 1e3, step.speedup);
+    format!(
+        "communication time per step {default_ms:.1} ms -> {tuned_ms:.1} ms ({:.2}x [{:.2}, {:.2}])",
+        s.median, s.low, s.high
+    )
+}
+
 /// What was gained where something ships: the points one by one, or the largest of many.
 fn gains(verdict: &Verdict, total: usize) -> String {
     let mut faster: Vec<(f64, Point)> = verdict
@@ -149,7 +163,8 @@ pub(super) fn verify(
     observer: &mut RunObserver<'_>,
 ) -> Result<Verified, RunError> {
     observer.note(Note::Phase(Phase::Verify));
-    let thresholds = Thresholds { design: Design::Rounds, ..Thresholds::standard(run.config.seed) };
+    let objective = run.config.goal.objective;
+    let thresholds = Thresholds { objective, design: Design::Rounds, ..Thresholds::standard(run.config.seed) };
     let mut verified = Verified {
         verdict: None,
         ablations: Vec::new(),
@@ -157,6 +172,7 @@ pub(super) fn verify(
         unverified: None,
         withdrawn: None,
         workload: outcome.defaults.len(),
+        step: None,
     };
     let mut candidate = plan::candidate(outcome, thresholds.gain);
     verified.left_out.extend(drop_unwritable(&mut candidate, run));
@@ -195,6 +211,9 @@ pub(super) fn verify(
         };
         record(run, &verdict);
         verified.left_out.extend(left_out(&verdict));
+        if objective == Objective::TimePerStep {
+            verified.step = verdict::step_time(&steps(run, outcome), &data.points, &verdict, &thresholds);
+        }
         let env_failed = !candidate.environment.is_empty() && verdict.shipped_environment.is_empty();
         let next = match &verdict.recheck {
             Some(reduced) => Some(reduced.clone()),
@@ -238,6 +257,11 @@ fn drop_unwritable(candidate: &mut Candidate, run: &Run<'_>) -> Vec<String> {
 fn rule_name(rule: &CandidateRule) -> String {
     let sizes: Vec<String> = rule.sizes.iter().map(|&bytes| Size(bytes).to_string()).collect();
     format!("{} {} {}", rule.collective, sizes.join(", "), rule.choice)
+}
+
+/// Calls per step and the default time of one call, for each point that could be measured.
+fn steps(run: &Run<'_>, outcome: &SearchOutcome) -> Vec<(Point, f64, f64)> {
+    outcome.defaults.iter().map(|(&point, default)| (point, run.config.goal.weight(point), default.median_us)).collect()
 }
 
 /// One A/B as the verdict reads it.
@@ -303,13 +327,13 @@ fn measure(
     Ok(match result.broken {
         Some((arm, why)) => Measured::Broken { arm, why },
         None if result.rounds == 0 => Measured::Nothing,
-        None => Measured::Data(arrange(&plan, &result, outcome, has_both)),
+        None => Measured::Data(arrange(&plan, &result, &run.config.goal, has_both)),
     })
 }
 
 /// The arms' samples as the verdict reads them.
-fn arrange(plan: &AbPlan, result: &AbResult, outcome: &SearchOutcome, has_both: bool) -> AbData {
-    let weight = |point: Point| outcome.points.iter().find(|p| p.pick.point == point).map_or(1.0, |p| p.weight);
+fn arrange(plan: &AbPlan, result: &AbResult, goal: &Goal, has_both: bool) -> AbData {
+    let weight = |point: Point| goal.weight(point);
     let arm = |arm: &Vec<ArmSamples>| plan.points.iter().copied().zip(arm.iter().cloned()).collect();
     let mut others: Vec<Vec<(Point, ArmSamples)>> = result.times_us[2..].iter().map(arm).collect();
     // The arm without rules comes last.
@@ -394,7 +418,20 @@ mod tests {
             unverified: None,
             withdrawn: None,
             workload: 1,
+            step: None,
         }
+    }
+
+    #[test]
+    fn the_headline_begins_with_the_time_per_step_where_that_is_what_counts() {
+        let speedup =
+            gdrtune_profiles::profile::Speedup { median: 1.218, low: 1.18, high: 1.26, p_faster: 0.99, repeats: 9 };
+        let step = Some(StepTime { default_us: 12_300.0, tuned_us: 10_100.0, speedup });
+        let ships = Verified { step, ..verified(Some("1048576")) };
+        let want = "communication time per step 12.3 ms -> 10.1 ms (1.22x [1.18, 1.26]); a verdict: ";
+        assert!(ships.headline().starts_with(want), "{}", ships.headline());
+        let keeps = Verified { step, ..verified(None) };
+        assert_eq!(keeps.headline(), "a verdict");
     }
 
     #[test]

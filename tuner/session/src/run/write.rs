@@ -14,7 +14,7 @@ use gdrtune_tuner::{
 };
 
 use super::{
-    Course, Run, RunError,
+    Course, Goal, Run, RunError,
     course::{Results, Tuned},
     summary::{PointVerdict, ShapeSummary, Summary},
     verify::{self, Verified},
@@ -172,7 +172,7 @@ fn skeleton(run: &Run<'_>, outcome: &SearchOutcome, emulated: bool) -> Profile {
             engine: survey.info.engine,
             emulated,
             baseline: Baseline::Site,
-            workload: workload(survey.calls),
+            workload: workload(&run.config.goal, survey.calls),
             trials: outcome.trials,
         },
         env: Vec::new(),
@@ -180,11 +180,11 @@ fn skeleton(run: &Run<'_>, outcome: &SearchOutcome, emulated: bool) -> Profile {
     }
 }
 
-/// The workload's name, with how its collectives are called.
-fn workload(calls: CallMode) -> String {
-    let graph = calls.graph.then_some(", CUDA graphs");
-    let registered = calls.register_buffers.then_some(", registered buffers");
-    ["default"].into_iter().chain(graph).chain(registered).collect()
+/// The workload's name, with what counts as better and how its collectives are called.
+fn workload(goal: &Goal, calls: CallMode) -> String {
+    let graph = calls.graph.then(|| "CUDA graphs".to_owned());
+    let registered = calls.register_buffers.then(|| "registered buffers".to_owned());
+    goal.words().into_iter().chain(graph).chain(registered).collect::<Vec<_>>().join(", ")
 }
 
 fn summary(course: &Course<'_>, results: &Results<'_>, profile: &Profile) -> String {

@@ -128,7 +128,7 @@ impl Evaluator<'_> {
     /// the two times decide whether there is a rule.
     pub(super) fn doubts(&mut self, index: usize) -> Vec<Doubt> {
         let picks = self.explored[index].race.picks();
-        let total: f64 = self.plan.points.iter().map(|weighted| weighted.weight).sum();
+        let total: f64 = self.race_points().iter().map(|weighted| weighted.weight).sum();
         let needed = self.plan.least_gain.ln_1p();
         let mut doubts = Vec::new();
         for weighted in &self.plan.points {
@@ -145,7 +145,8 @@ impl Evaluator<'_> {
                 if default_error < pick.deviation { (Some(choice), pick.samples) } else { (None, default.samples) };
             if samples < MOST_CONFIRMING {
                 let item = Item { point: pick.point, choice, repeats: 1 };
-                doubts.push(Doubt { item, value: value * weighted.weight / total });
+                let weight = self.plan.objective.race_weight(weighted.weight, default.median_us);
+                doubts.push(Doubt { item, value: value * weight / total });
             }
         }
         doubts
@@ -159,7 +160,8 @@ impl Evaluator<'_> {
             let Some(default) = self.default_time(weighted.point) else { continue };
             let pick = picks.get(&weighted.point);
             // A point without a time here gains nothing here.
-            let time_us = pick.map_or(default.median_us, |pick| pick.expected_us);
+            let toll = |pick: &Pick| pick.choice.map_or(0.0, |choice| self.plan.race.toll(choice));
+            let time_us = pick.map_or(default.median_us, |pick| pick.expected_us * toll(pick).exp());
             parts.push(Part { weight: weighted.weight, time_us, default_us: default.median_us });
             let weight = self.plan.objective.race_weight(weighted.weight, default.median_us);
             variance += pick.map_or(0.0, |pick| (weight * pick.deviation).powi(2));
