@@ -7,7 +7,7 @@ use gdrtune_profiles::vocab::{Choice, Engine};
 use gdrtune_tuner::{
     bench::{Bench, BenchError, BenchInfo},
     objective::{Objective, WeightedPoint},
-    observe::Directive,
+    observe::{Directive, Observer as _},
     race::RaceConfig,
     search::{self, SearchOutcome, SearchPlan, Strategy},
     space::{Space, SpaceError},
@@ -26,6 +26,7 @@ use crate::{
     control::Controls,
     event::{Event, GdrUse, Level, Phase, RunEnd},
     recorder::Recorder,
+    resume::{Measured, RecordedBench},
 };
 
 /// Share of the budget that is kept for the verification. Its rounds have a minimum, so it may take longer.
@@ -35,6 +36,9 @@ const VERIFY_SHARE: f64 = 0.4;
 pub(super) const ONLY_RULES: &str = "only rules are searched, and no settings but pinned ones, since a variable reaches jobs of \
                                      every shape and may not ship on the evidence of one; tune one shape to find settings, \
                                      and --pin them for several";
+
+/// What a run measures with.
+type MeasuringBench<'a, 'b> = RecordedBench<'a, ClusterBench<'b>>;
 
 /// The whole run on its connected nodes.
 pub(super) struct Course<'a> {
@@ -98,11 +102,13 @@ impl<'a> Course<'a> {
     }
 
     /// Measures, and writes what ships.
-    pub(super) fn run(&self, bench: &mut ClusterBench<'_>) -> Result<RunOutcome, RunError> {
+    pub(super) fn run(&self, bench: &mut ClusterBench<'_>, earlier: Measured) -> Result<RunOutcome, RunError> {
+        bench.number_processes_from(earlier.next_process);
+        let bench = &mut RecordedBench::new(bench, self.recorder, earlier.scripts);
         if let Some(why) = &self.emulated {
             self.recorder.record(Event::Emulated { why: why.clone() });
         }
-        let mut observer = RunObserver::new(self.recorder, self.controls);
+        let mut observer = RunObserver::new(self.recorder, self.controls, earlier.finish_at);
         let results = if self.config.shapes.is_empty() {
             let tuned = self.tune(self.config.clone(), bench, &mut observer)?;
             Results { tuned: vec![tuned], ..Results::default() }
@@ -114,7 +120,7 @@ impl<'a> Course<'a> {
 
     fn tune_shapes(
         &self,
-        bench: &mut ClusterBench<'_>,
+        bench: &mut MeasuringBench<'_, '_>,
         observer: &mut RunObserver<'_>,
     ) -> Result<Results<'a>, RunError> {
         self.recorder.log(Level::Info, "", format!("several job shapes: {ONLY_RULES}"));
@@ -123,12 +129,12 @@ impl<'a> Course<'a> {
         let mut trials_left = self.config.max_trials;
         for (index, slots) in self.config.shapes.iter().enumerate() {
             let shape = shape_of(self.config, slots);
-            if index > 0 && self.controls.directive() == Directive::Finish {
+            if index > 0 && observer.directive() == Directive::Finish {
                 self.recorder.log(Level::Warn, "", format!("{shape} is not tuned: the run was ended early"));
                 results.untuned.push((shape, "the run was ended early".to_owned()));
                 continue;
             }
-            bench.reshape(slots.clone());
+            bench.inner().reshape(slots.clone());
             let config = self.begin_shape(index, slots, trials_left, bench);
             match self.tune(config, bench, observer) {
                 Ok(tuned) => {
@@ -174,10 +180,10 @@ impl<'a> Course<'a> {
     fn tune(
         &self,
         config: RunConfig,
-        bench: &mut ClusterBench<'_>,
+        bench: &mut MeasuringBench<'_, '_>,
         observer: &mut RunObserver<'_>,
     ) -> Result<Tuned<'a>, RunError> {
-        let probe = probe(&config, bench, self.recorder, self.controls)?;
+        let probe = probe(&config, bench.inner(), self.recorder, self.controls)?;
         let inventories = self.inventories.get(..config.cluster.slots.len()).unwrap_or(self.inventories);
         let info = bench.info();
         let run = Run { config, recorder: self.recorder, controls: self.controls, inventories, info, probe };
@@ -309,6 +315,7 @@ fn probe(
     if let Some(engine) = facts::engine_facts(probe.report.clone()) {
         let level = if engine.gdr == Some(GdrUse::Partly) { Level::Warn } else { Level::Info };
         recorder.log(level, "", engine.to_string());
+        recorder.record(Event::Probed(engine));
     }
     for (point, why) in &probe.failures {
         recorder.log(Level::Warn, "", format!("{point} with NCCL's own choice: {why}"));

@@ -183,12 +183,29 @@ pub(super) fn fingerprint(config: &RunConfig, inventories: &[Inventory], report:
     if let Some(EngineReport { version, device, .. }) = report {
         hash.update(format!("nccl {version:?} gpu {device:?}\n"));
     }
-    let mut text = "sha256:".to_owned();
-    for byte in hash.finalize() {
+    format!("sha256:{}", hex(hash))
+}
+
+/// Of the names and texts of emitted files, in hexadecimal.
+pub(super) fn files_sha256(files: &[(String, String)]) -> String {
+    let mut hash = Sha256::new();
+    for (name, text) in files {
+        hash.update(format!("{name} {}\n{text}", text.len()));
+    }
+    hex(hash)
+}
+
+/// Of a file's bytes, in hexadecimal.
+pub fn sha256(bytes: &[u8]) -> String {
+    hex(Sha256::new_with_prefix(bytes))
+}
+
+fn hex(hash: Sha256) -> String {
+    hash.finalize().iter().fold(String::new(), |mut text, byte| {
         // Writing to a String cannot fail.
         write!(text, "{byte:02x}").ok();
-    }
-    text
+        text
+    })
 }
 
 /// What was measured on, in words.

@@ -21,6 +21,7 @@ use tokio::runtime::Handle;
 
 use self::course::{Course, Run};
 pub use self::{
+    facts::sha256,
     id::new_run_id,
     settings::{SettingError, SpaceSettings, parse_settings},
     shape::{Shape, ShapeError, Shapes},
@@ -30,10 +31,11 @@ use crate::{
     cluster::{ClusterNote, pace::PaceConfig},
     connect::ConnectError,
     control::Controls,
-    event::{Event, Level, NodeState, Phase, RunEnd, SCHEMA_VERSION},
+    event::{Event, Invocation, Level, NodeState, Phase, RunEnd, SCHEMA_VERSION},
     open::{self, ClusterRequest, Measuring, Watcher},
     output::{OutputDir, OutputError},
-    recorder::Recorder,
+    recorder::{RecordError, Recorder},
+    resume::{Divergence, Measured},
     store::StoreError,
 };
 
@@ -67,6 +69,8 @@ pub struct RunConfig {
     pub seed: u64,
     /// Where the files go.
     pub out: OutputDir,
+    /// How it was asked for, as far as that can be repeated.
+    pub invocation: Invocation,
 }
 
 /// How large the space is.
@@ -115,6 +119,9 @@ pub enum RunError {
     /// The run store could not be written.
     #[error(transparent)]
     Store(StoreError),
+    /// A resumed run is not the one that was begun.
+    #[error(transparent)]
+    Diverged(Divergence),
     /// Something that should not happen.
     #[error("{0}")]
     Internal(String),
@@ -143,19 +150,27 @@ impl From<BenchError> for RunError {
 
 /// Runs from the first agent to the last file. Blocks; runs on a thread of its own.
 ///
+/// A run that another process began goes on: `earlier` is what that one has measured, and `recorder` resumes its store.
+///
 /// # Errors
 /// [`RunError`]; whatever was measured is in the run store.
 pub fn tune(
     config: &RunConfig,
+    earlier: Option<Measured>,
     recorder: &Recorder,
     controls: &Controls,
     runtime: &Handle,
 ) -> Result<RunOutcome, RunError> {
     recorder.record(started(config));
-    let result = connect_and_run(config, recorder, controls, runtime);
-    // A store that cannot be written explains whatever else went wrong.
+    recorder.record(match &earlier {
+        None => Event::Invoked(Invocation { out: config.out.claimed(), ..config.invocation.clone() }),
+        Some(earlier) => Event::Resumed { at: id::now(), trials: earlier.trials, by: config.invocation.by.clone() },
+    });
+    let result = connect_and_run(config, earlier, recorder, controls, runtime);
+    // A store that cannot be written, or is of another run, explains whatever else went wrong.
     let result = match recorder.failure() {
-        Some(error) => Err(RunError::Store(error)),
+        Some(RecordError::Store(error)) => Err(RunError::Store(error)),
+        Some(RecordError::Diverged(error)) => Err(RunError::Diverged(error)),
         None => result,
     };
     if result.is_err() {
@@ -206,17 +221,22 @@ const fn end_of(error: &RunError) -> RunEnd {
         | RunError::Unusable(_)
         | RunError::Output(_)
         | RunError::Store(_)
+        | RunError::Diverged(_)
         | RunError::Internal(_) => RunEnd::Failed,
     }
 }
 
 fn connect_and_run(
     config: &RunConfig,
+    earlier: Option<Measured>,
     recorder: &Recorder,
     controls: &Controls,
     runtime: &Handle,
 ) -> Result<RunOutcome, RunError> {
-    recorder.record(Event::Phase { phase: Phase::Connect });
+    // A resumed run connects too, but it is further.
+    if earlier.is_none() {
+        recorder.record(Event::Phase { phase: Phase::Connect });
+    }
     let max_bytes = config.points.iter().map(|p| p.bytes).max().unwrap_or(0);
     let pace = PaceConfig { min_lease_ms: config.min_lease_ms, ..PaceConfig::default() };
     let notes = RefCell::new(recorder.clone());
@@ -228,7 +248,7 @@ fn connect_and_run(
     };
     let measuring = Measuring { max_bytes, pace };
     let result = open::with_cluster(runtime, &config.cluster, measuring, watcher, |bench, inventories| {
-        Course::new(config, recorder, controls, inventories).run(bench)
+        Course::new(config, recorder, controls, inventories).run(bench, earlier.unwrap_or_default())
     });
     result.unwrap_or_else(|error| match error {
         ConnectError::Interrupted => Err(RunError::Interrupted),
