@@ -2,9 +2,9 @@
 
 mod parse;
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, parser::ValueSource};
 use gdrtune_profiles::vocab::{Collective, DataType, Engine};
 use gdrtune_session::run::Shapes;
 use gdrtune_wire::WorkerCommand;
@@ -34,6 +34,25 @@ pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// Reads the command line.
+    ///
+    /// # Errors
+    /// clap's, for wrong use, and for help and version.
+    pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let mut command = Self::command();
+        let matches = command.try_get_matches_from_mut(arguments)?;
+        let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+        if let (Command::Tune(args), Some((name, matches))) = (&mut cli.command, matches.subcommand()) {
+            let options = command.find_subcommand(name).into_iter().flat_map(clap::Command::get_arguments);
+            let is_given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+            let given = options.filter(|option| is_given(option.get_id().as_str())).filter_map(clap::Arg::get_long);
+            args.given = given.map(str::to_owned).collect();
+        }
+        Ok(cli)
+    }
 }
 
 /// The sub-commands.
@@ -131,7 +150,7 @@ pub(crate) struct HostArgs {
 /// What is measured.
 #[derive(Debug, Args)]
 pub(crate) struct MeasureArgs {
-    /// What runs the collectives: native (host memory over TCP, needs no GPU) or nccl (NCCL on the GPUs); choices of one say nothing about the other
+    /// What runs the collectives: native (host memory over TCP, needs no GPU) or nccl (NCCL on the GPUs); choices of one say nothing about the other. With tune also replay: nothing runs, times come from a recorded --grid
     #[arg(long, default_value = "native", value_parser = parse_engine)]
     pub(crate) engine: Engine,
     /// Collectives, separated by commas: allreduce, allgather, reducescatter, broadcast, reduce, alltoall, sendrecv
@@ -225,9 +244,12 @@ pub(crate) struct TuneArgs {
     /// them for several; they ship if they pass in every shape.
     #[arg(long, value_name = "NODESxRANKS_PER_NODE,...", value_parser = parse_named::<Shapes>, conflicts_with = "ranks_per_node")]
     pub(crate) shapes: Option<Shapes>,
-    /// Time for the whole run, such as 90s, 5m or 1h; a verification that has begun is finished, even if that takes longer
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration_s)]
-    pub(crate) budget: f64,
+    /// Recorded grid for --engine replay: CSV as `gdrtune bench --choices all --csv` writes it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) grid: Option<PathBuf>,
+    /// Time for the whole run, such as 90s, 5m or 1h (default: 5m; of a replay, whose time is the recorded one: none); a verification that has begun is finished, even if that takes longer
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_s)]
+    pub(crate) budget: Option<f64>,
     /// Measurements of the search at most; the verification's are not counted
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) trials: Option<u64>,
@@ -255,6 +277,16 @@ pub(crate) struct TuneArgs {
     /// How the run is shown.
     #[command(flatten)]
     pub(crate) show: ShowArgs,
+    /// Long names of the options that the user wrote.
+    #[arg(skip)]
+    pub(crate) given: Vec<String>,
+}
+
+impl TuneArgs {
+    /// Whether the user wrote this option (by its long name).
+    pub(crate) fn gives(&self, option: &str) -> bool {
+        self.given.iter().any(|given| given == option)
+    }
 }
 
 /// How environments are searched.
@@ -473,8 +505,6 @@ pub(crate) struct WorkerArgs {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
@@ -486,7 +516,7 @@ mod tests {
     fn wrong_use_is_explained() {
         let cases: &[(&[&str], &str)] = &[
             (&["tune", "--collectives", "all_reduce"], "unknown collective `all_reduce`: use one of allreduce,"),
-            (&["tune", "--engine", "sim"], "this build does not measure with `sim`: use native or nccl"),
+            (&["tune", "--engine", "sim"], "this build does not measure with `sim`: use native, nccl or replay"),
             (&["tune", "--engine", "mpi"], "unknown engine `mpi`: use one of nccl, native, replay, sim"),
             (&["tune", "--budget", "5d"], "unknown unit `d`: use s, m or h"),
             (&["tune", "-w", "a", "--hostfile", "b"], "cannot be used with"),
@@ -512,8 +542,15 @@ mod tests {
         ];
         for (args, expected) in cases {
             let argv = std::iter::once("gdrtune").chain(args.iter().copied());
-            let error = Cli::try_parse_from(argv).unwrap_err().to_string();
+            let error = Cli::read(argv.map(OsString::from)).unwrap_err().to_string();
             assert!(error.contains(expected), "{args:?}: {error}");
         }
+    }
+    #[test]
+    fn what_the_user_wrote_is_known_from_the_defaults() {
+        let argv = ["gdrtune", "tune", "--fanout", "32", "-w", "a", "--trials=9"].map(OsString::from);
+        let Command::Tune(args) = Cli::read(argv).unwrap().command else { panic!("tune") };
+        assert!(args.gives("fanout") && args.gives("hosts") && args.gives("trials"));
+        assert!(!args.gives("sizes") && !args.gives("factor"));
     }
 }

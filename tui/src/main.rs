@@ -14,8 +14,6 @@ use std::{
     process::ExitCode,
 };
 
-use clap::Parser;
-
 use crate::{
     cli::{Cli, Command},
     exit::Failure,
@@ -25,7 +23,7 @@ use crate::{
 const BUILD_ID: &str = env!("GDRTUNE_BUILD_ID");
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli,
         // clap's own code for wrong use is 2 as well; help and version are 0.
         Err(error) => error.exit(),

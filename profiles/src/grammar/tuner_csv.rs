@@ -118,6 +118,15 @@ impl RuleTable {
         (table, diagnostics)
     }
 
+    /// Reads a rule file of which every line must count: what is measured must be what the file says.
+    ///
+    /// # Errors
+    /// The first line that is no rule.
+    pub fn parse_whole(text: &str, file: &str) -> Result<Self, Diagnostic> {
+        let (table, diagnostics) = Self::parse_file(text, file);
+        diagnostics.into_iter().find(Diagnostic::is_error).map_or(Ok(table), Err)
+    }
+
     /// The rules, in file order.
     pub fn rules(&self) -> &[TableRule] {
         &self.rules

@@ -19,8 +19,8 @@ pub(super) fn parse_worker_command(text: &str) -> Result<WorkerCommand, String> 
 /// The engines that can measure today.
 pub(super) fn parse_engine(text: &str) -> Result<Engine, String> {
     match parse_named(text)? {
-        engine @ (Engine::Native | Engine::Nccl) => Ok(engine),
-        other => Err(format!("this build does not measure with `{other}`: use native or nccl")),
+        engine @ (Engine::Native | Engine::Nccl | Engine::Replay) => Ok(engine),
+        other => Err(format!("this build does not measure with `{other}`: use native, nccl or replay")),
     }
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod emit;
 pub(crate) mod install;
 pub(crate) mod node;
+mod offline;
 pub(crate) mod runs;
 pub(crate) mod tune;
 pub(crate) mod verify;
@@ -111,6 +112,12 @@ fn launcher(args: &HostArgs, place: &Place) -> LauncherKind {
 /// # Errors
 /// Wrong use.
 fn cluster(hosts: &HostArgs, measure: &MeasureArgs, nccl: &NcclArgs) -> Result<ClusterRequest, Failure> {
+    if !matches!(measure.engine, Engine::Native | Engine::Nccl) {
+        let engine = measure.engine;
+        return Err(Failure::usage_text(format!(
+            "--engine {engine}: nothing runs on hosts with it: use tune, or another engine"
+        )));
+    }
     let nccl_library = nccl_library(measure, nccl)?;
     // One rank for each GPU, as jobs run; several share one only where nodes are emulated.
     let gpus = if measure.engine == Engine::Nccl && !nccl.emulate_nodes { hosts::gpus(Path::new("/dev")) } else { 0 };

@@ -23,13 +23,14 @@ use gdrtune_session::{
     output::{Existing, OutputClaim, OutputDir},
     recorder::Recorder,
     resume::Earlier,
-    run::{self, OUTPUT_FILES, RunConfig, RunOutcome, SpaceSize},
+    run::{self, OUTPUT_FILES, RunConfig, RunOutcome, SpaceSize, Target},
     store::RunWriter,
 };
 use gdrtune_tuner::search::Strategy;
 use rustix::system::uname;
 use tokio::sync::{mpsc, oneshot};
 
+use super::offline;
 use crate::{
     cli::{DemoArgs, ShowArgs, StrategyArg, TuneArgs},
     exit::{Exit, Failure},
@@ -46,6 +47,9 @@ const DEMO_BUDGET_S: f64 = 28.0;
 
 /// Shortest deadline of a measurement in the demo, in milliseconds: nothing there takes a tenth of it.
 const DEMO_LEASE_MS: u64 = 5_000;
+
+/// Time that a cluster is tuned for where the user does not say, in seconds.
+const BUDGET_S: f64 = 300.0;
 
 /// A run of which an earlier process has left a part.
 pub(crate) struct Again {
@@ -68,28 +72,38 @@ pub(crate) fn demo(args: &DemoArgs, again: Option<Again>) -> Result<Exit, Failur
         budget_s: Some(DEMO_BUDGET_S),
         min_lease_ms: DEMO_LEASE_MS,
         seed: args.seed,
-        ..base_config(cluster, points, out, invocation)
+        ..base_config(Target::Cluster(cluster), points, out, invocation)
     };
     execute(config, &args.show, false, again)
 }
 
 pub(crate) fn tune(args: &TuneArgs, again: Option<Again>) -> Result<Exit, Failure> {
-    let mut cluster = super::cluster(&args.hosts, &args.measure, &args.nccl)?;
-    let shapes = shapes(args, &mut cluster)?;
-    let points = super::points(&args.measure)?;
+    let (target, shapes, points) = match offline::request(args)? {
+        Some((request, points)) => (Target::Offline(request), Vec::new(), points),
+        None => {
+            let mut cluster = super::cluster(&args.hosts, &args.measure, &args.nccl)?;
+            let shapes = shapes(args, &mut cluster)?;
+            (Target::Cluster(cluster), shapes, super::points(&args.measure)?)
+        }
+    };
+    let budget_s = match target {
+        Target::Cluster(_) => Some(args.budget.unwrap_or(BUDGET_S)),
+        // Its clock is not the user's: only what the user says ends it.
+        Target::Offline(_) => args.budget,
+    };
     let settings = run::SpaceSettings::parse(&args.pin, &args.exclude).map_err(Failure::usage)?;
     let existing = if args.force { Existing::Replace } else { Existing::Refuse };
     let out = claim(&args.out, existing, again.as_ref())?;
-    let invocation = invocation(&[args.hosts.hostfile.as_deref()], again.as_ref())?;
+    let invocation = invocation(&[args.hosts.hostfile.as_deref(), args.grid.as_deref()], again.as_ref())?;
     let config = RunConfig {
         shapes,
         settings,
-        budget_s: Some(args.budget),
+        budget_s,
         max_trials: args.trials,
         strategy: strategy(args.strategy),
         min_lease_ms: args.measure.trial.min_lease_ms(),
         seed: args.seed,
-        ..base_config(cluster, points, out, invocation)
+        ..base_config(target, points, out, invocation)
     };
     execute(config, &args.show, args.expect_gain, again)
 }
@@ -104,11 +118,11 @@ fn shapes(args: &TuneArgs, cluster: &mut ClusterRequest) -> Result<Vec<Vec<u32>>
 }
 
 /// What `tune` and `demo` share, with the defaults of a plain `tune`.
-fn base_config(cluster: ClusterRequest, points: Vec<Point>, out: OutputDir, invocation: Invocation) -> RunConfig {
+fn base_config(target: Target, points: Vec<Point>, out: OutputDir, invocation: Invocation) -> RunConfig {
     RunConfig {
         run_id: run::new_run_id(),
         tool: env!("CARGO_PKG_VERSION").to_owned(),
-        cluster,
+        target,
         shapes: Vec::new(),
         points,
         space: SpaceSize::Standard,

@@ -1,4 +1,4 @@
-//! A run: the fleet as a bench, quarantine and relaunch, the A/B, events and commands, and the run store.
+//! A run: the fleet as a bench (or a bench without one), quarantine and relaunch, the A/B, events and commands, and the run store.
 //!
 //! Runs on one plain thread (the search pulls measurements synchronously); the fleet's tokio tasks feed it through a
 //! channel. Draws nothing and prints nothing: whoever shows a run listens to its [`event::Record`]s.
@@ -11,6 +11,7 @@ pub mod event;
 pub mod grid;
 pub mod index;
 pub mod install;
+pub mod offline;
 pub mod open;
 pub mod output;
 pub mod recheck;

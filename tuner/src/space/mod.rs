@@ -83,13 +83,19 @@ impl Space {
             Engine::Replay | Engine::Sim => return Err(SpaceError::Engine(facts.engine)),
         };
         space.dimensions.retain(|dimension| !facts.forced.contains(&dimension.name));
-        for exclude in &facts.excludes {
-            space.exclude(exclude);
-        }
-        for (name, value) in &facts.pins {
-            space.pin(name, value);
-        }
+        let pins = facts.pins.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        space.restrict(facts.excludes.iter().map(String::as_str), pins);
         Ok(space)
+    }
+
+    /// Takes out what the user excluded, and fixes what the user pinned.
+    pub fn restrict<'a>(
+        &mut self,
+        excludes: impl IntoIterator<Item = &'a str>,
+        pins: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) {
+        excludes.into_iter().for_each(|exclude| self.exclude(exclude));
+        pins.into_iter().for_each(|(name, value)| self.pin(name, value));
     }
 
     /// Number of values of each dimension.

@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use gdrtune_profiles::{
+    emit::Format,
     grammar::{
         env_file,
         tuner_csv::{Call, RuleTable},
@@ -16,10 +17,10 @@ use gdrtune_profiles::{
 use crate::engine::RuleSource;
 
 /// Name of the environment file.
-const ENVIRONMENT_FILE: &str = "profile.env";
+const ENVIRONMENT_FILE: &str = Format::Env.file_name();
 
 /// Name of the rule file.
-const RULE_FILE: &str = "nccl-tuner.csv";
+const RULE_FILE: &str = Format::TunerCsv.file_name();
 
 /// Reads a file as text.
 fn read(path: &Path) -> Result<String, String> {
@@ -45,11 +46,8 @@ pub(super) fn check_environment(folder: &Path, lookup: impl Fn(&str) -> Option<S
 /// Reads the rule file. A line that is no rule is an error: what the A/B measures must be what the file says.
 pub(super) fn load_rules(folder: &Path) -> Result<Box<dyn RuleSource>, String> {
     let path = folder.join(RULE_FILE);
-    let (table, diagnostics) = RuleTable::parse_file(&read(&path)?, &path.display().to_string());
-    match diagnostics.iter().find(|d| d.is_error()) {
-        Some(diagnostic) => Err(diagnostic.to_string()),
-        None => Ok(Box::new(table)),
-    }
+    let table = RuleTable::parse_whole(&read(&path)?, &path.display().to_string());
+    Ok(Box::new(table.map_err(|line| line.to_string())?))
 }
 
 impl RuleSource for RuleTable {

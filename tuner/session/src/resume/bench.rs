@@ -20,26 +20,33 @@ pub struct EarlierScript {
     pub end: Option<Result<(), BenchError>>,
 }
 
-/// Measures on `inner`, but for what is known already.
-pub struct RecordedBench<'a, B: ?Sized> {
-    inner: &'a mut B,
-    recorder: &'a Recorder,
+/// The scripts of a run, over whichever bench runs them.
+pub struct Ledger<'r> {
+    recorder: &'r Recorder,
     earlier: VecDeque<EarlierScript>,
     scripts: u64,
     now_s: f64,
 }
 
-impl<'a, B: Bench + ?Sized> RecordedBench<'a, B> {
-    /// A bench over `inner`, which must be a new one. `earlier` is what another process has run, in order.
-    pub fn new(inner: &'a mut B, recorder: &'a Recorder, earlier: VecDeque<EarlierScript>) -> Self {
-        Self { inner, recorder, earlier, scripts: 0, now_s: 0.0 }
+impl<'r> Ledger<'r> {
+    /// The ledger of a run that begins, or goes on: `earlier` is what another process has run, in order.
+    pub fn new(recorder: &'r Recorder, earlier: VecDeque<EarlierScript>) -> Self {
+        Self { recorder, earlier, scripts: 0, now_s: 0.0 }
     }
 
-    /// The bench behind it, for what is no measurement of the run.
-    pub fn inner(&mut self) -> &mut B {
-        self.inner
+    /// A bench over `inner`, which is always the same one.
+    pub fn over<'a>(&'a mut self, inner: &'a mut dyn Bench) -> RecordedBench<'a, 'r> {
+        RecordedBench { inner, ledger: self }
     }
+}
 
+/// Measures on a bench, but for what is known already.
+pub struct RecordedBench<'a, 'r> {
+    inner: &'a mut dyn Bench,
+    ledger: &'a mut Ledger<'r>,
+}
+
+impl RecordedBench<'_, '_> {
     fn take_up(
         &mut self,
         earlier: &EarlierScript,
@@ -59,28 +66,28 @@ impl<'a, B: Bench + ?Sized> RecordedBench<'a, B> {
         if !is_complete {
             return result;
         }
-        self.now_s = earlier.now_s;
+        self.ledger.now_s = earlier.now_s;
         earlier.end.clone().unwrap_or(Ok(()))
     }
 }
 
-impl<B: Bench + ?Sized> Bench for RecordedBench<'_, B> {
+impl Bench for RecordedBench<'_, '_> {
     fn info(&self) -> BenchInfo {
         self.inner.info()
     }
 
     fn now_s(&self) -> f64 {
-        self.now_s
+        self.ledger.now_s
     }
 
     fn run(&mut self, script: &Script, cancel: &Cancel, sink: &mut dyn FnMut(Sample)) -> Result<(), BenchError> {
         // Nothing may be measured that cannot be recorded, nor a script that is not the one that was begun.
-        if self.recorder.has_failed() {
+        if self.ledger.recorder.has_failed() {
             return Err(BenchError::Cancelled);
         }
-        let number = self.scripts;
-        self.scripts += 1;
-        let earlier = self.earlier.pop_front();
+        let number = self.ledger.scripts;
+        self.ledger.scripts += 1;
+        let earlier = self.ledger.earlier.pop_front();
         let result = match &earlier {
             Some(earlier) => self.take_up(earlier, script, cancel, sink),
             None => self.inner.run(script, cancel, sink),
@@ -90,14 +97,14 @@ impl<B: Bench + ?Sized> Bench for RecordedBench<'_, B> {
             Err(BenchError::Setup { setup, why }) => Some((setup.clone(), why.clone())),
             // Cut off: a resume measures the rest.
             Err(BenchError::Cancelled | BenchError::Lost(_)) => {
-                self.recorder.cut_short();
+                self.ledger.recorder.cut_short();
                 return result;
             }
         };
         if earlier.is_none_or(|earlier| earlier.end.is_none()) {
-            self.now_s = self.inner.now_s();
+            self.ledger.now_s = self.inner.now_s();
         }
-        self.recorder.record(Event::ScriptEnded { script: number, clock_s: self.now_s, unstarted });
+        self.ledger.recorder.record(Event::ScriptEnded { script: number, clock_s: self.ledger.now_s, unstarted });
         result
     }
 }

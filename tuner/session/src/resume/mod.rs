@@ -1,7 +1,7 @@
 //! A run that goes on from its store.
 //!
 //! The search is deterministic for equal samples and clock readings. So a resumed run is the same course once more, with
-//! the same arguments and seed, over a [`RecordedBench`] that answers from the store for as long as the store knows, and
+//! the same arguments and seed, over a [`Ledger`] that answers from the store for as long as the store knows, and
 //! a recorder that holds every decision against the stored one ([`Retrace`]) instead of recording it again.
 
 mod bench;
@@ -13,7 +13,7 @@ use gdrtune_tuner::bench::{BenchError, Outcome, Sample, Timing};
 
 pub(crate) use self::retrace::{Told, is_decision};
 pub use self::{
-    bench::{EarlierScript, RecordedBench},
+    bench::{EarlierScript, Ledger, RecordedBench},
     retrace::{Divergence, Retrace},
 };
 use crate::event::{Event, Failure, Invocation, RanInstead, Record, RunEnd, Trial, TrialResult};

@@ -1,32 +1,29 @@
-//! What is done on connected nodes: one job shape after the other is searched and verified, and at the end everything is
+//! What is done once something can measure: one job shape after the other is searched and verified, and at the end everything is
 //! written. A run without shapes has one: the cluster as it is.
 
-use std::{cmp::Reverse, collections::BTreeSet};
+use std::cmp::Reverse;
 
-use gdrtune_profiles::vocab::{Choice, Engine};
 use gdrtune_tuner::{
-    bench::{Bench, BenchError, BenchInfo},
+    bench::{Bench, BenchInfo},
     objective::{Objective, WeightedPoint},
     observe::{Directive, Observer as _},
     race::RaceConfig,
     search::{self, SearchOutcome, SearchPlan, Strategy},
-    space::{Space, SpaceError},
     verdict::Thresholds,
 };
-use gdrtune_wire::Inventory;
 
 use super::{
     RunConfig, RunError, RunOutcome, Shape, facts,
     observer::RunObserver,
+    venue::{Survey, Venue},
     verify::{self, Verified},
     write,
 };
 use crate::{
-    cluster::{ClusterBench, Probe},
     control::Controls,
-    event::{Event, GdrUse, Level, Phase, RunEnd},
+    event::{Event, Level, Phase, RunEnd},
     recorder::Recorder,
-    resume::{Measured, RecordedBench},
+    resume::{Ledger, Measured},
 };
 
 /// Share of the budget that is kept for the verification. Its rounds have a minimum, so it may take longer.
@@ -37,31 +34,25 @@ pub(super) const ONLY_RULES: &str = "only rules are searched, and no settings bu
                                      every shape and may not ship on the evidence of one; tune one shape to find settings, \
                                      and --pin them for several";
 
-/// What a run measures with.
-type MeasuringBench<'a, 'b> = RecordedBench<'a, ClusterBench<'b>>;
-
-/// The whole run on its connected nodes.
+/// The whole run at its venue.
 pub(super) struct Course<'a> {
-    /// As the user asked for it: hosts and ranks have room for every shape.
-    pub(super) config: &'a RunConfig,
+    config: &'a RunConfig,
     recorder: &'a Recorder,
     controls: &'a Controls,
-    pub(super) inventories: &'a [Inventory],
     /// Which nodes are emulated, if any are.
     pub(super) emulated: Option<String>,
+    /// What is measured on, in words.
+    pub(super) place: String,
 }
 
 /// One shape of a run.
 pub(super) struct Run<'a> {
-    /// The run's, with this shape's hosts, ranks and share of the budget.
+    /// The run's, with this shape's share of the budget.
     pub(super) config: RunConfig,
     pub(super) recorder: &'a Recorder,
     pub(super) controls: &'a Controls,
-    pub(super) inventories: &'a [Inventory],
-    /// Nodes and ranks as the engine sees them.
-    pub(super) info: BenchInfo,
-    /// What NCCL said, where that is the engine.
-    pub(super) probe: Option<Probe>,
+    /// What is known of the venue in this shape.
+    pub(super) survey: Survey,
 }
 
 /// A shape with its result.
@@ -69,13 +60,6 @@ pub(super) struct Tuned<'a> {
     pub(super) run: Run<'a>,
     pub(super) outcome: SearchOutcome,
     pub(super) verified: Verified,
-}
-
-impl Tuned<'_> {
-    /// As the user named it.
-    pub(super) fn shape(&self) -> Shape {
-        shape_of(&self.run.config, &self.run.config.cluster.slots)
-    }
 }
 
 /// What came of every shape.
@@ -96,31 +80,31 @@ impl<'a> Course<'a> {
         config: &'a RunConfig,
         recorder: &'a Recorder,
         controls: &'a Controls,
-        inventories: &'a [Inventory],
+        venue: &dyn Venue,
     ) -> Self {
-        Self { config, recorder, controls, inventories, emulated: facts::emulated(config, inventories) }
+        Self { config, recorder, controls, emulated: venue.emulated(), place: venue.place() }
     }
 
     /// Measures, and writes what ships.
-    pub(super) fn run(&self, bench: &mut ClusterBench<'_>, earlier: Measured) -> Result<RunOutcome, RunError> {
-        bench.number_processes_from(earlier.next_process);
-        let bench = &mut RecordedBench::new(bench, self.recorder, earlier.scripts);
+    pub(super) fn run(&self, venue: &mut dyn Venue, earlier: Measured) -> Result<RunOutcome, RunError> {
+        let mut ledger = Ledger::new(self.recorder, earlier.scripts);
         if let Some(why) = &self.emulated {
             self.recorder.record(Event::Emulated { why: why.clone() });
         }
         let mut observer = RunObserver::new(self.recorder, self.controls, earlier.finish_at);
         let results = if self.config.shapes.is_empty() {
-            let tuned = self.tune(self.config.clone(), bench, &mut observer)?;
+            let tuned = self.tune(self.config.clone(), venue, &mut ledger, &mut observer)?;
             Results { tuned: vec![tuned], ..Results::default() }
         } else {
-            self.tune_shapes(bench, &mut observer)?
+            self.tune_shapes(venue, &mut ledger, &mut observer)?
         };
         self.write(&results, observer.failed)
     }
 
     fn tune_shapes(
         &self,
-        bench: &mut MeasuringBench<'_, '_>,
+        venue: &mut dyn Venue,
+        ledger: &mut Ledger<'_>,
         observer: &mut RunObserver<'_>,
     ) -> Result<Results<'a>, RunError> {
         self.recorder.log(Level::Info, "", format!("several job shapes: {ONLY_RULES}"));
@@ -128,15 +112,15 @@ impl<'a> Course<'a> {
         let mut first_error = None;
         let mut trials_left = self.config.max_trials;
         for (index, slots) in self.config.shapes.iter().enumerate() {
-            let shape = shape_of(self.config, slots);
+            let shape = venue.shape_of(slots);
             if index > 0 && observer.directive() == Directive::Finish {
                 self.recorder.log(Level::Warn, "", format!("{shape} is not tuned: the run was ended early"));
                 results.untuned.push((shape, "the run was ended early".to_owned()));
                 continue;
             }
-            bench.inner().reshape(slots.clone());
-            let config = self.begin_shape(index, slots, trials_left, bench);
-            match self.tune(config, bench, observer) {
+            venue.reshape(slots);
+            let config = self.begin_shape(index, trials_left, &ledger.over(venue.bench()));
+            match self.tune(config, venue, ledger, observer) {
                 Ok(tuned) => {
                     trials_left = trials_left.map(|trials| trials.saturating_sub(tuned.outcome.trials));
                     results.tuned.push(tuned);
@@ -154,21 +138,19 @@ impl<'a> Course<'a> {
         if results.tuned.is_empty() {
             return Err(first_error.unwrap_or(RunError::Interrupted));
         }
-        results.tuned.sort_by_key(|tuned| Reverse((tuned.run.info.ranks, tuned.run.info.nodes)));
+        results.tuned.sort_by_key(|tuned| Reverse((tuned.run.survey.info.ranks, tuned.run.survey.info.nodes)));
         let verified = results.tuned.iter_mut().map(|tuned| &mut tuned.verified).collect();
         verify::agree_on_environment(verified, results.failed == 0);
         Ok(results)
     }
 
     /// Announces a shape; returns the run as it is for that one, with its share of what is left.
-    fn begin_shape(&self, index: usize, slots: &[u32], trials_left: Option<u64>, bench: &dyn Bench) -> RunConfig {
+    fn begin_shape(&self, index: usize, trials_left: Option<u64>, bench: &dyn Bench) -> RunConfig {
         let BenchInfo { nodes, ranks, .. } = bench.info();
         let of = self.config.shapes.len();
         self.recorder.record(Event::Shape { index: index as u32, of: of as u32, nodes, ranks });
         let shapes_left = of - index;
         let mut config = self.config.clone();
-        config.cluster.hosts.truncate(slots.len());
-        config.cluster.slots = slots.to_vec();
         config.budget_s = config.budget_s.map(|total| share(total, bench.now_s(), shapes_left));
         config.max_trials = trials_left.map(|trials| (trials / shapes_left as u64).max(1));
         // There is one environment.
@@ -180,14 +162,14 @@ impl<'a> Course<'a> {
     fn tune(
         &self,
         config: RunConfig,
-        bench: &mut MeasuringBench<'_, '_>,
+        venue: &mut dyn Venue,
+        ledger: &mut Ledger<'_>,
         observer: &mut RunObserver<'_>,
     ) -> Result<Tuned<'a>, RunError> {
-        let probe = probe(&config, bench.inner(), self.recorder, self.controls)?;
-        let inventories = self.inventories.get(..config.cluster.slots.len()).unwrap_or(self.inventories);
-        let info = bench.info();
-        let run = Run { config, recorder: self.recorder, controls: self.controls, inventories, info, probe };
-        observer.ranks = run.info.ranks;
+        let survey = venue.survey(&config, self.recorder, self.controls.cancel())?;
+        let run = Run { config, recorder: self.recorder, controls: self.controls, survey };
+        let bench = &mut ledger.over(venue.bench());
+        observer.ranks = run.survey.info.ranks;
         let outcome = run.search(bench, observer)?;
         if outcome.points.is_empty() {
             return Err(run.nothing_measured(&outcome));
@@ -221,7 +203,7 @@ impl Results<'_> {
     /// A sentence for each shape.
     pub(super) fn headlines(&self) -> Vec<String> {
         let named = |shape: Shape, text: String| if self.of_shapes { format!("{shape}: {text}") } else { text };
-        let tuned = self.tuned.iter().map(|tuned| named(tuned.shape(), tuned.verified.headline()));
+        let tuned = self.tuned.iter().map(|tuned| named(tuned.run.survey.shape, tuned.verified.headline()));
         let untuned = self.untuned.iter().map(|(shape, why)| named(*shape, format!("not tuned: {why}")));
         tuned.chain(untuned).collect()
     }
@@ -232,19 +214,10 @@ fn share(total_s: f64, now_s: f64, shapes_left: usize) -> f64 {
     now_s + (total_s - now_s).max(0.0) / shapes_left.max(1) as f64
 }
 
-/// The shape of a layout. An emulated node is one rank.
-fn shape_of(config: &RunConfig, slots: &[u32]) -> Shape {
-    let first = slots.first().copied().unwrap_or(0);
-    if config.cluster.emulate_nodes {
-        return Shape { nodes: first, ranks_per_node: 1 };
-    }
-    Shape { nodes: slots.len() as u32, ranks_per_node: first }
-}
-
 impl Run<'_> {
     fn search(&self, bench: &mut dyn Bench, observer: &mut RunObserver<'_>) -> Result<SearchOutcome, RunError> {
         let config = &self.config;
-        let space = self.space().map_err(|error| RunError::Usage(error.to_string()))?;
+        let space = &self.survey.space;
         let is_idle = self.config.settings.pins.is_empty() && space.choices.values().all(Vec::is_empty);
         if !config.shapes.is_empty() && is_idle {
             let text = "of several job shapes only rules are searched, and there is no choice here to make rules of: tune one shape";
@@ -252,7 +225,7 @@ impl Run<'_> {
         }
         self.recorder.record(Event::Space {
             dimensions: space.dimensions.iter().map(|d| (d.name.clone(), d.values.clone())).collect(),
-            choices: facts::all_choices(&space),
+            choices: facts::all_choices(space),
             environments: space.environments() as u64,
         });
         let plan = SearchPlan {
@@ -267,21 +240,7 @@ impl Run<'_> {
             least_gain: Thresholds::standard(config.seed).gain,
             race: RaceConfig::standard(config.seed),
         };
-        Ok(search::run_search(bench, &space, &plan, observer, self.controls.cancel())?)
-    }
-
-    fn space(&self) -> Result<Space, SpaceError> {
-        let forced = facts::forced(self.inventories);
-        for (name, host) in &forced {
-            self.recorder.log(Level::Info, host, format!("{name} is set there and stays as it is"));
-        }
-        let nccl = self.probe.as_ref().map(|probe| facts::nccl(probe, self.info.nodes)).unwrap_or_default();
-        for (name, host) in facts::limiting(self.inventories) {
-            let text = format!("{name} is set there: NCCL allows no choice against it, so none is tried");
-            self.recorder.log(Level::Warn, &host, text);
-        }
-        let forced: BTreeSet<String> = forced.into_keys().collect();
-        facts::space(&self.config, &self.info, self.inventories, forced, nccl)
+        Ok(search::run_search(bench, space, &plan, observer, self.controls.cancel())?)
     }
 
     /// Why there is no result although the default arm runs.
@@ -295,48 +254,6 @@ impl Run<'_> {
         };
         if self.config.settings.pins.is_empty() { RunError::Internal(text) } else { RunError::Usage(text) }
     }
-}
-
-/// Asks NCCL what it is and what it allows here. Our own engine needs no asking.
-fn probe(
-    config: &RunConfig,
-    bench: &mut ClusterBench<'_>,
-    recorder: &Recorder,
-    controls: &Controls,
-) -> Result<Option<Probe>, RunError> {
-    if config.cluster.engine != Engine::Nccl {
-        return Ok(None);
-    }
-    let probe = bench.probe(config.settings.pins.clone(), &config.points, controls.cancel()).map_err(|e| match e {
-        // Nothing is wrong with gdrtune: NCCL, a driver or a GPU is missing there, or a pinned setting is no good.
-        BenchError::Setup { why, .. } => RunError::Unusable(why),
-        other => other.into(),
-    })?;
-    if let Some(engine) = facts::engine_facts(probe.report.clone()) {
-        let level = if engine.gdr == Some(GdrUse::Partly) { Level::Warn } else { Level::Info };
-        recorder.log(level, "", engine.to_string());
-        recorder.record(Event::Probed(engine));
-    }
-    for (point, why) in &probe.failures {
-        recorder.log(Level::Warn, "", format!("{point} with NCCL's own choice: {why}"));
-    }
-    for (&point, predictions) in &probe.predictions {
-        let choice =
-            |p: &gdrtune_wire::Prediction| Choice { algorithm: p.algorithm, protocol: p.protocol, channels: 0 };
-        let times_us = predictions.iter().map(|p| (choice(p), p.time_us.into())).collect();
-        recorder.record(Event::Predicted { point, times_us });
-    }
-    if probe.predictions.is_empty() {
-        let version = probe.report.version.as_deref().unwrap_or("of this version");
-        let why = if probe.measured == 0 {
-            "could not show which choices it takes, as its own failed"
-        } else {
-            "does not take choices from a tuner plugin here"
-        };
-        let text = format!("NCCL {version} {why}: process-level settings only");
-        recorder.log(Level::Warn, "", text);
-    }
-    Ok(Some(probe))
 }
 
 #[cfg(test)]

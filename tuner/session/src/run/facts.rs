@@ -18,6 +18,7 @@ use super::{RunConfig, SpaceSize};
 use crate::{
     cluster::Probe,
     event::{EngineFacts, GdrUse},
+    open::ClusterRequest,
 };
 
 /// Channels that are tried at most: with TCP, eight connections fill what one core can move.
@@ -41,12 +42,12 @@ pub(super) fn space(
     forced: BTreeSet<String>,
     nccl: NcclFacts,
 ) -> Result<Space, SpaceError> {
-    let most = if config.cluster.engine == Engine::Nccl { NCCL_CHANNELS } else { NATIVE_CHANNELS };
+    let most = if info.engine == Engine::Nccl { NCCL_CHANNELS } else { NATIVE_CHANNELS };
     let only_rules = !config.shapes.is_empty();
     // Only a setting could raise the ceiling.
     let most = if only_rules { nccl.channels.map_or(most, |own| own.min(most)) } else { most };
     let facts = Facts {
-        engine: config.cluster.engine,
+        engine: info.engine,
         nodes: info.nodes,
         ranks: info.ranks,
         interfaces: common_interfaces(inventories),
@@ -153,13 +154,13 @@ fn common_interfaces(inventories: &[Inventory]) -> Vec<String> {
 }
 
 /// Which hosts are one machine, if any are.
-pub(super) fn emulated(config: &RunConfig, inventories: &[Inventory]) -> Option<String> {
-    if config.cluster.emulate_nodes {
-        let ranks: u32 = config.cluster.slots.iter().sum();
-        return Some(format!("{ranks} ranks pose as one node each, on {} machine(s)", config.cluster.slots.len()));
+pub(super) fn emulated(cluster: &ClusterRequest, inventories: &[Inventory]) -> Option<String> {
+    if cluster.emulate_nodes {
+        let ranks: u32 = cluster.slots.iter().sum();
+        return Some(format!("{ranks} ranks pose as one node each, on {} machine(s)", cluster.slots.len()));
     }
     let mut machines: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (host, inventory) in config.cluster.hosts.iter().zip(inventories) {
+    for (host, inventory) in cluster.hosts.iter().zip(inventories) {
         if !inventory.boot_id.is_empty() {
             machines.entry(&inventory.boot_id).or_default().push(&host.name);
         }
@@ -172,9 +173,13 @@ pub(super) fn emulated(config: &RunConfig, inventories: &[Inventory]) -> Option<
 /// `sha256:` over what a profile depends on: architecture, CPUs and interfaces of each node, in rank order.
 ///
 /// With NCCL also its version and the GPU.
-pub(super) fn fingerprint(config: &RunConfig, inventories: &[Inventory], report: Option<&EngineReport>) -> String {
+pub(super) fn fingerprint(
+    cluster: &ClusterRequest,
+    inventories: &[Inventory],
+    report: Option<&EngineReport>,
+) -> String {
     let mut hash = Sha256::new();
-    for (slots, node) in config.cluster.slots.iter().zip(inventories) {
+    for (slots, node) in cluster.slots.iter().zip(inventories) {
         hash.update(format!("node {} {} cpus {} ranks {slots}\n", node.arch, node.kernel, node.cpus));
         for i in node.interfaces.iter().filter(|i| !i.loopback) {
             hash.update(format!("interface {} mtu {} speed {:?}\n", i.name, i.mtu, i.speed_mbps));
@@ -183,6 +188,11 @@ pub(super) fn fingerprint(config: &RunConfig, inventories: &[Inventory], report:
     if let Some(EngineReport { version, device, .. }) = report {
         hash.update(format!("nccl {version:?} gpu {device:?}\n"));
     }
+    sha256_text(hash)
+}
+
+/// A hash as a profile holds it.
+pub(crate) fn sha256_text(hash: Sha256) -> String {
     format!("sha256:{}", hex(hash))
 }
 
@@ -209,13 +219,13 @@ fn hex(hash: Sha256) -> String {
 }
 
 /// What was measured on, in words.
-pub(super) fn place(config: &RunConfig, inventories: &[Inventory], emulated: Option<&str>) -> String {
+pub(super) fn place(cluster: &ClusterRequest, inventories: &[Inventory], emulated: Option<&str>) -> String {
     let own_name = |only: &Host| inventories.first().map_or(only.name.clone(), |i| i.hostname.clone());
-    match (config.cluster.hosts.as_slice(), emulated) {
-        ([only], None) if config.cluster.engine == Engine::Nccl => {
+    match (cluster.hosts.as_slice(), emulated) {
+        ([only], None) if cluster.engine == Engine::Nccl => {
             format!("the GPUs of one machine ({})", own_name(only))
         }
-        ([only], _) if config.cluster.engine != Engine::Nccl => {
+        ([only], _) if cluster.engine != Engine::Nccl => {
             format!("the loopback of one machine ({}), no network between the ranks", own_name(only))
         }
         (_, Some(why)) => format!("emulated nodes ({why})"),

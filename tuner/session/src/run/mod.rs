@@ -7,19 +7,23 @@ mod observer;
 mod settings;
 mod shape;
 mod summary;
+mod venue;
 mod verify;
 mod write;
 
 use std::{cell::RefCell, path::PathBuf};
 
-use gdrtune_profiles::vocab::Point;
+use gdrtune_profiles::vocab::{Engine, Point};
 use gdrtune_tuner::{
-    bench::BenchError,
+    bench::{BenchError, BenchInfo},
     search::{SearchError, Strategy},
 };
 use tokio::runtime::Handle;
 
-use self::course::{Course, Run};
+use self::{
+    course::{Course, Run},
+    venue::{ClusterVenue, OfflineVenue, Venue},
+};
 pub use self::{
     facts::sha256,
     id::new_run_id,
@@ -32,6 +36,7 @@ use crate::{
     connect::ConnectError,
     control::Controls,
     event::{Event, Invocation, Level, NodeState, Phase, RunEnd, SCHEMA_VERSION},
+    offline::OfflineRequest,
     open::{self, ClusterRequest, Measuring, Watcher},
     output::{OutputDir, OutputError},
     recorder::{RecordError, Recorder},
@@ -46,8 +51,8 @@ pub struct RunConfig {
     pub run_id: String,
     /// Version of gdrtune.
     pub tool: String,
-    /// Where, and with which engine. Its hosts and ranks have room for every shape.
-    pub cluster: ClusterRequest,
+    /// Where, and with which engine.
+    pub target: Target,
     /// Job shapes to tune one after the other: ranks on each of the first hosts. Empty tunes the cluster as it is; of several,
     /// only rules are searched, since a variable would reach jobs of every shape.
     pub shapes: Vec<Vec<u32>>,
@@ -71,6 +76,25 @@ pub struct RunConfig {
     pub out: OutputDir,
     /// How it was asked for, as far as that can be repeated.
     pub invocation: Invocation,
+}
+
+/// Where a run takes place.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// On hosts, by agents. Its hosts and ranks have room for every shape.
+    Cluster(ClusterRequest),
+    /// On a bench that needs no agents.
+    Offline(OfflineRequest),
+}
+
+impl Target {
+    /// What measures.
+    pub fn engine(&self) -> Engine {
+        match self {
+            Self::Cluster(cluster) => cluster.engine,
+            Self::Offline(offline) => offline.info().engine,
+        }
+    }
 }
 
 /// How large the space is.
@@ -148,7 +172,7 @@ impl From<BenchError> for RunError {
     }
 }
 
-/// Runs from the first agent to the last file. Blocks; runs on a thread of its own.
+/// Runs from the first agent, or the first draw from an offline bench, to the last file. Blocks; runs on a thread of its own.
 ///
 /// A run that another process began goes on: `earlier` is what that one has measured, and `recorder` resumes its store.
 ///
@@ -166,7 +190,13 @@ pub fn tune(
         None => Event::Invoked(Invocation { out: config.out.claimed(), ..config.invocation.clone() }),
         Some(earlier) => Event::Resumed { at: id::now(), trials: earlier.trials, by: config.invocation.by.clone() },
     });
-    let result = connect_and_run(config, earlier, recorder, controls, runtime);
+    let result = match &config.target {
+        Target::Cluster(cluster) => connect_and_run(config, cluster, earlier, recorder, controls, runtime),
+        Target::Offline(offline) => {
+            let mut venue = OfflineVenue::new(offline, config.seed);
+            run_at(config, earlier.unwrap_or_default(), recorder, controls, &mut venue)
+        }
+    };
     // A store that cannot be written, or is of another run, explains whatever else went wrong.
     let result = match recorder.failure() {
         Some(RecordError::Store(error)) => Err(RunError::Store(error)),
@@ -186,14 +216,24 @@ pub fn tune(
 }
 
 fn started(config: &RunConfig) -> Event {
+    let (hosts, nodes, ranks) = match &config.target {
+        Target::Cluster(cluster) => {
+            let names: Vec<&str> = cluster.hosts.iter().map(|h| h.name.as_str()).collect();
+            (gdrtune_fleet::hosts::fold(&names), cluster.slots.len() as u32, most_ranks(config, cluster))
+        }
+        Target::Offline(offline) => {
+            let BenchInfo { nodes, ranks, .. } = offline.info();
+            (offline.source().to_owned(), nodes, ranks)
+        }
+    };
     Event::RunStarted {
         schema_version: SCHEMA_VERSION,
         run: config.run_id.clone(),
         tool: config.tool.clone(),
-        engine: config.cluster.engine,
-        hosts: host_text(config),
-        nodes: config.cluster.slots.len() as u32,
-        ranks: most_ranks(config),
+        engine: config.target.engine(),
+        hosts,
+        nodes,
+        ranks,
         points: config.points.clone(),
         seed: config.seed,
         budget_s: config.budget_s,
@@ -202,14 +242,9 @@ fn started(config: &RunConfig) -> Event {
 }
 
 /// Ranks of the largest shape.
-fn most_ranks(config: &RunConfig) -> u32 {
+fn most_ranks(config: &RunConfig, cluster: &ClusterRequest) -> u32 {
     let of_shapes = config.shapes.iter().map(|slots| slots.iter().sum()).max();
-    of_shapes.unwrap_or_else(|| config.cluster.slots.iter().sum())
-}
-
-fn host_text(config: &RunConfig) -> String {
-    let names: Vec<&str> = config.cluster.hosts.iter().map(|h| h.name.as_str()).collect();
-    gdrtune_fleet::hosts::fold(&names)
+    of_shapes.unwrap_or_else(|| cluster.slots.iter().sum())
 }
 
 const fn end_of(error: &RunError) -> RunEnd {
@@ -226,8 +261,19 @@ const fn end_of(error: &RunError) -> RunEnd {
     }
 }
 
+fn run_at(
+    config: &RunConfig,
+    earlier: Measured,
+    recorder: &Recorder,
+    controls: &Controls,
+    venue: &mut dyn Venue,
+) -> Result<RunOutcome, RunError> {
+    Course::new(config, recorder, controls, venue).run(venue, earlier)
+}
+
 fn connect_and_run(
     config: &RunConfig,
+    cluster: &ClusterRequest,
     earlier: Option<Measured>,
     recorder: &Recorder,
     controls: &Controls,
@@ -240,15 +286,17 @@ fn connect_and_run(
     let max_bytes = config.points.iter().map(|p| p.bytes).max().unwrap_or(0);
     let pace = PaceConfig { min_lease_ms: config.min_lease_ms, ..PaceConfig::default() };
     let notes = RefCell::new(recorder.clone());
-    let hosts: Vec<&str> = config.cluster.hosts.iter().map(|h| h.name.as_str()).collect();
+    let hosts: Vec<&str> = cluster.hosts.iter().map(|h| h.name.as_str()).collect();
     let watcher = Watcher {
         recorder: Some(recorder),
         interrupted: &|| controls.is_aborted() || recorder.has_failed(),
         notes: Box::new(|note| record_note(&notes.borrow(), &hosts, note)),
     };
     let measuring = Measuring { max_bytes, pace };
-    let result = open::with_cluster(runtime, &config.cluster, measuring, watcher, |bench, inventories| {
-        Course::new(config, recorder, controls, inventories).run(bench, earlier.unwrap_or_default())
+    let result = open::with_cluster(runtime, cluster, measuring, watcher, |bench, inventories| {
+        let earlier = earlier.unwrap_or_default();
+        bench.number_processes_from(earlier.next_process);
+        run_at(config, earlier, recorder, controls, &mut ClusterVenue::new(cluster, bench, inventories))
     });
     result.unwrap_or_else(|error| match error {
         ConnectError::Interrupted => Err(RunError::Interrupted),

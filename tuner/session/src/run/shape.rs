@@ -150,6 +150,14 @@ impl Shape {
 }
 
 impl Shapes {
+    /// The shape, where there is one only.
+    pub fn single(&self) -> Option<Shape> {
+        match self.0.as_slice() {
+            [only] => Some(*only),
+            _ => None,
+        }
+    }
+
     /// Fits `cluster` to the shapes: the hosts that some shape uses, with as many ranks on each as any shape puts there.
     /// Returns the ranks of each shape on the first hosts.
     ///

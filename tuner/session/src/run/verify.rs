@@ -292,7 +292,7 @@ fn arrange(plan: &AbPlan, result: &AbResult, outcome: &SearchOutcome, has_both: 
 /// The emitted files of a candidate, live for the engine that measures.
 fn deployed(run: &Run<'_>, outcome: &SearchOutcome, candidate: &Candidate) -> Result<Setup, RunError> {
     let profile = write::candidate_profile(run, outcome, candidate);
-    recheck::deployed(&profile, run.config.cluster.engine).map_err(|error| RunError::Internal(error.to_string()))
+    recheck::deployed(&profile, run.survey.info.engine).map_err(|error| RunError::Internal(error.to_string()))
 }
 
 /// Judges each setting of the environment; gives the names of those that go.

@@ -16,7 +16,6 @@ use gdrtune_tuner::{
 use super::{
     Course, Run, RunError,
     course::{Results, Tuned},
-    facts,
     summary::{PointVerdict, ShapeSummary, Summary},
     verify::{self, Verified},
 };
@@ -56,7 +55,7 @@ pub(super) fn files(course: &Course<'_>, results: &Results<'_>) -> Result<Vec<(S
 /// The search's pick for every point that can be chosen for, before any gate. Picks of several shapes say whose they are.
 fn choices(results: &Results<'_>) -> Vec<PointChoice> {
     let of_shape = |tuned: &Tuned<'_>| {
-        let BenchInfo { nodes, ranks, .. } = tuned.run.info;
+        let BenchInfo { nodes, ranks, .. } = tuned.run.survey.info;
         let shape = results.of_shapes.then_some((nodes, ranks));
         let pick = |result: &PointResult| {
             let pick = &result.pick;
@@ -126,8 +125,8 @@ fn rule(run: &Run<'_>, rule: &CandidateRule, default_us: f64, tuned_us: f64, spe
     let Choice { algorithm, protocol, channels } = rule.choice;
     Rule {
         collective: rule.collective,
-        nodes: run.info.nodes,
-        ranks: run.info.ranks,
+        nodes: run.survey.info.nodes,
+        ranks: run.survey.info.ranks,
         bytes: rule.bytes,
         algorithm,
         protocol,
@@ -157,23 +156,23 @@ fn setting_evidence(name: &str, environment: &Environment, verified: &Verified) 
 }
 
 fn skeleton(run: &Run<'_>, outcome: &SearchOutcome, emulated: bool) -> Profile {
-    let report = run.probe.as_ref().map(|probe| &probe.report);
+    let survey = &run.survey;
     Profile {
         format: FORMAT,
         cluster: Cluster {
-            nodes: run.info.nodes,
-            ranks: run.info.ranks,
-            gpu: report.and_then(|report| report.device.clone()),
-            nccl: report.and_then(|report| report.version.clone()),
-            fingerprint: facts::fingerprint(&run.config, run.inventories, report),
+            nodes: survey.info.nodes,
+            ranks: survey.info.ranks,
+            gpu: survey.gpu.clone(),
+            nccl: survey.nccl.clone(),
+            fingerprint: survey.fingerprint.clone(),
         },
         run: gdrtune_profiles::profile::Run {
             id: run.config.run_id.clone(),
             tool: run.config.tool.clone(),
-            engine: run.config.cluster.engine,
+            engine: survey.info.engine,
             emulated,
             baseline: Baseline::Site,
-            workload: workload(run.config.cluster.calls),
+            workload: workload(survey.calls),
             trials: outcome.trials,
         },
         env: Vec::new(),
@@ -190,15 +189,15 @@ fn workload(calls: CallMode) -> String {
 
 fn summary(course: &Course<'_>, results: &Results<'_>, profile: &Profile) -> String {
     let shapes = results.tuned.iter().map(|tuned| ShapeSummary {
-        shape: tuned.shape(),
-        nodes: tuned.run.info.nodes,
-        ranks: tuned.run.info.ranks,
+        shape: tuned.run.survey.shape,
+        nodes: tuned.run.survey.info.nodes,
+        ranks: tuned.run.survey.info.ranks,
         verdicts: verdicts(&tuned.verified),
         left_out: &tuned.verified.left_out,
     });
     Summary {
         headlines: &results.headlines(),
-        place: &facts::place(course.config, course.inventories, course.emulated.as_deref()),
+        place: &course.place,
         profile,
         of_shapes: results.of_shapes,
         shapes: &shapes.collect::<Vec<_>>(),

@@ -1,0 +1,310 @@
+//! Benches that bring their own space and need no agents: a recorded grid.
+//!
+//! A request is data; opening it gives the bench. Must not do IO: file texts come from the caller.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use gdrtune_profiles::{
+    emit::Format,
+    grammar::{
+        env_file,
+        tuner_csv::{Call, RuleTable},
+    },
+    size::Size,
+    vocab::{Collective, Engine, Environment, Point},
+};
+use gdrtune_tuner::{
+    bench::{Bench, BenchInfo},
+    replay::{Deployment, Grid, GridError, Replay, ReplayConfig},
+    space::Space,
+};
+use sha2::{Digest as _, Sha256};
+
+use crate::run::{Shape, facts::sha256_text};
+
+/// Nodes of a grid that does not say how many it was measured with, each with one rank: as of the grids in
+/// `benches/search/data`.
+const USUAL_NODES: u32 = 4;
+
+/// Simulated seconds for a set of new processes: a communicator of four NCCL ranks on one H200 took 1 to 2 s.
+const START_S: f64 = 1.5;
+
+/// Sets the draws' seed apart from the search's, which are the same number on the command line.
+const DRAWS: u64 = 0xD4A7;
+
+/// Points that a message names one by one.
+const MOST_NAMED: usize = 6;
+
+/// A bench without a cluster, as the user asks for it.
+#[derive(Debug, Clone)]
+pub enum OfflineRequest {
+    /// A recorded grid.
+    Replay(ReplayRequest),
+}
+
+/// An opened bench and what is to be said of it.
+pub(crate) struct Offline {
+    /// What measures.
+    pub(crate) bench: Box<dyn Bench>,
+    /// Everything that it can measure.
+    pub(crate) space: Space,
+    /// What it takes for granted.
+    pub(crate) notes: Vec<String>,
+    /// What it cannot do.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl OfflineRequest {
+    /// What measures, nodes and ranks.
+    pub fn info(&self) -> BenchInfo {
+        match self {
+            Self::Replay(replay) => replay.info(),
+        }
+    }
+
+    /// The file that it is made of, as the user named it.
+    pub fn source(&self) -> &str {
+        match self {
+            Self::Replay(replay) => &replay.file,
+        }
+    }
+
+    /// What a profile of it holds for: the file's text, nodes and ranks.
+    pub(crate) fn fingerprint(&self) -> String {
+        match self {
+            Self::Replay(replay) => replay.fingerprint.clone(),
+        }
+    }
+
+    /// What is measured on, in words.
+    pub(crate) fn place(&self) -> String {
+        match self {
+            Self::Replay(replay) => format!("the recorded grid {}", replay.file),
+        }
+    }
+
+    /// The bench, with its own random decisions from `seed`.
+    pub(crate) fn open(&self, seed: u64) -> Offline {
+        match self {
+            Self::Replay(replay) => replay.open(seed),
+        }
+    }
+}
+
+/// A recorded grid to be replayed.
+#[derive(Debug, Clone)]
+pub struct ReplayRequest {
+    file: String,
+    grid: Arc<Grid>,
+    /// The recorded environment whose `default` rows are the default arm.
+    site: Environment,
+    nodes: u32,
+    ranks: u32,
+    /// Neither the grid nor the user says how many nodes and ranks.
+    is_shape_guessed: bool,
+    fingerprint: String,
+}
+
+/// A grid that cannot be replayed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    /// It cannot be read.
+    #[error("{file}: {error}")]
+    Grid {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        error: GridError,
+    },
+    /// It has no default arm.
+    #[error(
+        "{file}: no row has the algorithm `default`, so there is nothing to compare with: add rows of the engine's own choice for \
+         each collective and size, such as {collective},{bytes},default,default,0 in the columns collective,bytes,algorithm,protocol,channels"
+    )]
+    NoDefaults {
+        /// The file.
+        file: String,
+        /// A collective of the grid.
+        collective: String,
+        /// A size of it.
+        bytes: u64,
+    },
+    /// Its columns and the user say different things.
+    #[error("{file} was measured with {found}, and --shapes says {asked}")]
+    Shape {
+        /// The file.
+        file: String,
+        /// What its columns say.
+        found: String,
+        /// What the user says.
+        asked: String,
+    },
+    /// Its columns cannot both be.
+    #[error(
+        "{file}: {ranks} ranks cannot be spread evenly over {nodes} nodes: correct the columns `nodes` and `ranks`"
+    )]
+    Uneven {
+        /// The file.
+        file: String,
+        /// Nodes.
+        nodes: u32,
+        /// Ranks.
+        ranks: u32,
+    },
+    /// A collective or a size that was asked for is not there.
+    #[error("{file} has no {what} with a `default` row: it has {known}")]
+    Unrecorded {
+        /// The file.
+        file: String,
+        /// What was asked for.
+        what: String,
+        /// What is there.
+        known: String,
+    },
+}
+
+impl ReplayRequest {
+    /// Reads the text of `file`. `shape` is what the user says of nodes and ranks, where the grid's columns do not; without
+    /// either, it is taken for four nodes with one rank each.
+    ///
+    /// # Errors
+    /// [`ReplayError`] names the file, and where there is one, line and column.
+    pub fn read(file: &str, text: &str, shape: Option<Shape>) -> Result<Self, ReplayError> {
+        let file = file.to_owned();
+        let grid = Grid::parse(text).map_err(|error| ReplayError::Grid { file: file.clone(), error })?;
+        let site = grid.site();
+        if grid.default_points(&site).is_empty() {
+            let first = grid.points().first().map(|p| (p.collective.to_string(), p.bytes)).unwrap_or_default();
+            return Err(ReplayError::NoDefaults { file, collective: first.0, bytes: first.1 });
+        }
+        let (nodes, ranks) = recorded_shape(&file, &grid, shape)?;
+        let mut hash = Sha256::new();
+        hash.update(format!("replay nodes {nodes} ranks {ranks}\n"));
+        hash.update(text);
+        let is_shape_guessed = shape.is_none() && grid.ranks.is_none() && grid.nodes.is_none();
+        let fingerprint = sha256_text(hash);
+        Ok(Self { file, grid: Arc::new(grid), site, nodes, ranks, is_shape_guessed, fingerprint })
+    }
+
+    /// The points that can be tuned: those with a default to compare with.
+    pub fn points(&self) -> Vec<Point> {
+        self.grid.default_points(&self.site).into_iter().collect()
+    }
+
+    /// Of these points, those of some collectives and sizes; without a list, of all.
+    ///
+    /// # Errors
+    /// [`ReplayError::Unrecorded`]: rules can only be tested where something was measured.
+    pub fn select(&self, collectives: Option<&[Collective]>, sizes: Option<&[u64]>) -> Result<Vec<Point>, ReplayError> {
+        let mut points = self.points();
+        if let Some(collectives) = collectives {
+            let known: BTreeSet<Collective> = points.iter().map(|point| point.collective).collect();
+            self.check_recorded(collectives, &known, Collective::to_string)?;
+            points.retain(|point| collectives.contains(&point.collective));
+        }
+        if let Some(sizes) = sizes {
+            let known: BTreeSet<u64> = points.iter().map(|point| point.bytes).collect();
+            self.check_recorded(sizes, &known, |bytes| Size(*bytes).to_string())?;
+            points.retain(|point| sizes.contains(&point.bytes));
+        }
+        Ok(points)
+    }
+
+    fn check_recorded<T: Ord>(
+        &self,
+        asked: &[T],
+        known: &BTreeSet<T>,
+        show: impl Fn(&T) -> String,
+    ) -> Result<(), ReplayError> {
+        let Some(missing) = asked.iter().find(|asked| !known.contains(asked)) else { return Ok(()) };
+        let known = known.iter().map(&show).collect::<Vec<_>>().join(", ");
+        Err(ReplayError::Unrecorded { file: self.file.clone(), what: show(missing), known })
+    }
+
+    /// Points without a default, which are left out.
+    fn left_out(&self) -> Vec<Point> {
+        let tuned = self.grid.default_points(&self.site);
+        self.grid.points().into_iter().filter(|point| !tuned.contains(point)).collect()
+    }
+
+    fn info(&self) -> BenchInfo {
+        BenchInfo { engine: Engine::Replay, nodes: self.nodes, ranks: self.ranks }
+    }
+
+    fn open(&self, seed: u64) -> Offline {
+        let config = ReplayConfig {
+            seed: seed ^ DRAWS,
+            nodes: self.nodes,
+            ranks: self.ranks,
+            start_s: START_S,
+            read_deployment: Some(read_deployment),
+        };
+        let bench = Replay::new((*self.grid).clone(), self.site.clone(), config);
+        let space = bench.space();
+        let mut notes = Vec::new();
+        if !self.site.is_empty() {
+            notes.push(format!("the default arm is the `default` rows with {}", self.site));
+        }
+        let mut warnings = Vec::new();
+        if self.is_shape_guessed {
+            let nodes = self.nodes;
+            warnings.push(format!(
+                "{} does not say how many ranks it was measured with: taken for {nodes} nodes with one rank each (--shapes \
+                 NODESxRANKS_PER_NODE, or the columns nodes and ranks, say otherwise)",
+                self.file
+            ));
+        }
+        let left_out = self.left_out();
+        if !left_out.is_empty() {
+            let rows = if self.site.is_empty() { String::new() } else { format!(" with {}", self.site) };
+            warnings.push(format!("left out, as they have no `default` row{rows}: {}", list(&left_out)));
+        }
+        Offline { bench: Box::new(bench), space, notes, warnings }
+    }
+}
+
+/// Nodes and ranks, by the grid's columns or by the user.
+fn recorded_shape(file: &str, grid: &Grid, shape: Option<Shape>) -> Result<(u32, u32), ReplayError> {
+    let asked = shape.map(|shape| (shape.nodes, shape.nodes.saturating_mul(shape.ranks_per_node)));
+    let found = match (grid.nodes, grid.ranks) {
+        (None, None) => None,
+        // Each rank a node, or each node one rank.
+        (Some(count), None) | (None, Some(count)) => Some((count, count)),
+        (Some(nodes), Some(ranks)) => Some((nodes, ranks)),
+    };
+    if let Some((nodes, ranks)) = found.filter(|(nodes, ranks)| !ranks.is_multiple_of(*nodes)) {
+        return Err(ReplayError::Uneven { file: file.to_owned(), nodes, ranks });
+    }
+    match (found, asked) {
+        (Some(found), Some(asked)) if found != asked => {
+            let words = |(nodes, ranks): (u32, u32)| format!("{nodes} nodes and {ranks} ranks");
+            Err(ReplayError::Shape { file: file.to_owned(), found: words(found), asked: words(asked) })
+        }
+        (found, asked) => Ok(found.or(asked).unwrap_or((USUAL_NODES, USUAL_NODES))),
+    }
+}
+
+fn list(points: &[Point]) -> String {
+    let named: Vec<String> = points.iter().take(MOST_NAMED).map(ToString::to_string).collect();
+    let more = points.len().saturating_sub(MOST_NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", named.join(", "))
+}
+
+/// Emitted files as a deployed worker reads them: the environment file, and for each point what the rules say.
+fn read_deployment(files: &[(String, String)], points: &[Point], info: &BenchInfo) -> Result<Deployment, String> {
+    let text = |format: Format| {
+        let name = format.file_name();
+        let file = files.iter().find(|(file, _)| file == name);
+        file.map(|(_, text)| text.as_str()).ok_or_else(|| format!("{name} is missing"))
+    };
+    let env_file = Format::Env.file_name();
+    let environment = env_file::parse(text(Format::Env)?).map_err(|error| format!("{env_file}: {error}"))?;
+    let rules = Format::TunerCsv;
+    let rules = RuleTable::parse_whole(text(rules)?, rules.file_name()).map_err(|line| line.to_string())?;
+    let choice = |point: &Point| {
+        let call = Call::new(point.collective, point.bytes, info.nodes, info.ranks);
+        Some((*point, rules.lookup(&call)?))
+    };
+    Ok(Deployment { environment, choices: points.iter().filter_map(choice).collect() })
+}

@@ -1,0 +1,247 @@
+//! Where a run takes place: a cluster of agents, or a bench that brings its own space and needs no agents.
+//!
+//! The course of a run is the same everywhere; what differs is here: what can be searched, what the place is, and whether
+//! ranks can be laid out anew.
+
+use std::collections::BTreeSet;
+
+use gdrtune_profiles::vocab::{Choice, Engine};
+use gdrtune_tuner::{
+    bench::{Bench, BenchError, BenchInfo, Cancel},
+    space::Space,
+};
+use gdrtune_wire::Inventory;
+
+use super::{RunConfig, RunError, Shape, facts};
+use crate::{
+    cluster::{CallMode, ClusterBench, Probe},
+    event::{Event, GdrUse, Level},
+    offline::{Offline, OfflineRequest},
+    open::ClusterRequest,
+    recorder::Recorder,
+};
+
+/// Where a run takes place.
+pub(super) trait Venue {
+    /// What measures.
+    fn bench(&mut self) -> &mut dyn Bench;
+
+    /// Lays the ranks out for another job shape.
+    fn reshape(&mut self, slots: &[u32]);
+
+    /// What the user calls a layout.
+    fn shape_of(&self, slots: &[u32]) -> Shape;
+
+    /// Looks at what is there in the present shape, before the search.
+    fn survey(&mut self, config: &RunConfig, recorder: &Recorder, cancel: &Cancel) -> Result<Survey, RunError>;
+
+    /// Which nodes are emulated, if any are.
+    fn emulated(&self) -> Option<String>;
+
+    /// What is measured on, in words.
+    fn place(&self) -> String;
+}
+
+/// What is known of a venue besides times.
+#[derive(Debug, Clone)]
+pub(super) struct Survey {
+    /// Nodes and ranks as the engine sees them, and the engine.
+    pub(super) info: BenchInfo,
+    /// The same as the user named it.
+    pub(super) shape: Shape,
+    /// What may be tried.
+    pub(super) space: Space,
+    /// GPU model, where there is one.
+    pub(super) gpu: Option<String>,
+    /// NCCL's version, where that is the engine.
+    pub(super) nccl: Option<String>,
+    /// `sha256:` of what a profile depends on.
+    pub(super) fingerprint: String,
+    /// How the collectives are called.
+    pub(super) calls: CallMode,
+}
+
+/// Connected hosts.
+pub(super) struct ClusterVenue<'a, 'b> {
+    /// As the user asked for it: hosts and ranks have room for every shape.
+    whole: &'a ClusterRequest,
+    /// The present shape's part of it.
+    present: ClusterRequest,
+    bench: &'a mut ClusterBench<'b>,
+    inventories: &'a [Inventory],
+}
+
+impl<'a, 'b> ClusterVenue<'a, 'b> {
+    pub(super) fn new(
+        whole: &'a ClusterRequest,
+        bench: &'a mut ClusterBench<'b>,
+        inventories: &'a [Inventory],
+    ) -> Self {
+        Self { whole, present: whole.clone(), bench, inventories }
+    }
+
+    /// Inventories of the present shape's hosts.
+    fn present_inventories(&self) -> &'a [Inventory] {
+        self.inventories.get(..self.present.slots.len()).unwrap_or(self.inventories)
+    }
+
+    fn space(
+        &self,
+        config: &RunConfig,
+        info: &BenchInfo,
+        probe: Option<&Probe>,
+        recorder: &Recorder,
+    ) -> Result<Space, RunError> {
+        let inventories = self.present_inventories();
+        let forced = facts::forced(inventories);
+        for (name, host) in &forced {
+            recorder.log(Level::Info, host, format!("{name} is set there and stays as it is"));
+        }
+        let nccl = probe.map(|probe| facts::nccl(probe, info.nodes)).unwrap_or_default();
+        for (name, host) in facts::limiting(inventories) {
+            let text = format!("{name} is set there: NCCL allows no choice against it, so none is tried");
+            recorder.log(Level::Warn, &host, text);
+        }
+        let forced: BTreeSet<String> = forced.into_keys().collect();
+        facts::space(config, info, inventories, forced, nccl).map_err(|error| RunError::Usage(error.to_string()))
+    }
+}
+
+impl Venue for ClusterVenue<'_, '_> {
+    fn bench(&mut self) -> &mut dyn Bench {
+        self.bench
+    }
+
+    fn reshape(&mut self, slots: &[u32]) {
+        self.bench.reshape(slots.to_vec());
+        self.present.hosts = self.whole.hosts.iter().take(slots.len()).cloned().collect();
+        self.present.slots = slots.to_vec();
+    }
+
+    /// An emulated node is one rank.
+    fn shape_of(&self, slots: &[u32]) -> Shape {
+        let first = slots.first().copied().unwrap_or(0);
+        if self.whole.emulate_nodes {
+            return Shape { nodes: first, ranks_per_node: 1 };
+        }
+        Shape { nodes: slots.len() as u32, ranks_per_node: first }
+    }
+
+    fn survey(&mut self, config: &RunConfig, recorder: &Recorder, cancel: &Cancel) -> Result<Survey, RunError> {
+        let is_nccl = self.present.engine == Engine::Nccl;
+        let probe = if is_nccl { Some(probe(config, self.bench, recorder, cancel)?) } else { None };
+        let info = self.bench.info();
+        let space = self.space(config, &info, probe.as_ref(), recorder)?;
+        let report = probe.as_ref().map(|probe| &probe.report);
+        Ok(Survey {
+            info,
+            shape: self.shape_of(&self.present.slots),
+            space,
+            gpu: report.and_then(|report| report.device.clone()),
+            nccl: report.and_then(|report| report.version.clone()),
+            fingerprint: facts::fingerprint(&self.present, self.present_inventories(), report),
+            calls: self.present.calls,
+        })
+    }
+
+    fn emulated(&self) -> Option<String> {
+        facts::emulated(self.whole, self.inventories)
+    }
+
+    fn place(&self) -> String {
+        facts::place(self.whole, self.inventories, self.emulated().as_deref())
+    }
+}
+
+/// Asks NCCL what it is and what it allows here.
+fn probe(
+    config: &RunConfig,
+    bench: &mut ClusterBench<'_>,
+    recorder: &Recorder,
+    cancel: &Cancel,
+) -> Result<Probe, RunError> {
+    let probe = bench.probe(config.settings.pins.clone(), &config.points, cancel).map_err(|e| match e {
+        // Nothing is wrong with gdrtune: NCCL, a driver or a GPU is missing there, or a pinned setting is no good.
+        BenchError::Setup { why, .. } => RunError::Unusable(why),
+        other => other.into(),
+    })?;
+    if let Some(engine) = facts::engine_facts(probe.report.clone()) {
+        let level = if engine.gdr == Some(GdrUse::Partly) { Level::Warn } else { Level::Info };
+        recorder.log(level, "", engine.to_string());
+        recorder.record(Event::Probed(engine));
+    }
+    for (point, why) in &probe.failures {
+        recorder.log(Level::Warn, "", format!("{point} with NCCL's own choice: {why}"));
+    }
+    for (&point, predictions) in &probe.predictions {
+        let choice =
+            |p: &gdrtune_wire::Prediction| Choice { algorithm: p.algorithm, protocol: p.protocol, channels: 0 };
+        let times_us = predictions.iter().map(|p| (choice(p), p.time_us.into())).collect();
+        recorder.record(Event::Predicted { point, times_us });
+    }
+    if probe.predictions.is_empty() {
+        let version = probe.report.version.as_deref().unwrap_or("of this version");
+        let why = if probe.measured == 0 {
+            "could not show which choices it takes, as its own failed"
+        } else {
+            "does not take choices from a tuner plugin here"
+        };
+        let text = format!("NCCL {version} {why}: process-level settings only");
+        recorder.log(Level::Warn, "", text);
+    }
+    Ok(probe)
+}
+
+/// A bench without a cluster. It has one shape: its own.
+pub(super) struct OfflineVenue<'a> {
+    request: &'a OfflineRequest,
+    offline: Offline,
+}
+
+impl<'a> OfflineVenue<'a> {
+    pub(super) fn new(request: &'a OfflineRequest, seed: u64) -> Self {
+        Self { request, offline: request.open(seed) }
+    }
+}
+
+impl Venue for OfflineVenue<'_> {
+    fn bench(&mut self) -> &mut dyn Bench {
+        self.offline.bench.as_mut()
+    }
+
+    fn reshape(&mut self, _slots: &[u32]) {}
+
+    fn shape_of(&self, _slots: &[u32]) -> Shape {
+        let BenchInfo { nodes, ranks, .. } = self.request.info();
+        Shape { nodes, ranks_per_node: ranks / nodes.max(1) }
+    }
+
+    fn survey(&mut self, config: &RunConfig, recorder: &Recorder, _cancel: &Cancel) -> Result<Survey, RunError> {
+        for note in &self.offline.notes {
+            recorder.log(Level::Info, "", note);
+        }
+        for warning in &self.offline.warnings {
+            recorder.log(Level::Warn, "", warning);
+        }
+        let mut space = self.offline.space.clone();
+        space.choices.retain(|collective, _| config.points.iter().any(|point| point.collective == *collective));
+        space.restrict(config.settings.excludes.iter().map(String::as_str), config.settings.pins.iter());
+        Ok(Survey {
+            info: self.request.info(),
+            shape: self.shape_of(&[]),
+            space,
+            gpu: None,
+            nccl: None,
+            fingerprint: self.request.fingerprint(),
+            calls: CallMode::default(),
+        })
+    }
+
+    fn emulated(&self) -> Option<String> {
+        None
+    }
+
+    fn place(&self) -> String {
+        self.request.place()
+    }
+}
