@@ -175,6 +175,25 @@ named_enum! {
     }
 }
 
+impl Engine {
+    /// Whether collectives really run when it measures.
+    pub const fn is_real(self) -> bool {
+        matches!(self, Self::Nccl | Self::Native)
+    }
+
+    /// What everything that shows or keeps its numbers says of them; nothing for NCCL's.
+    pub const fn label(self) -> Option<&'static str> {
+        match self {
+            Self::Nccl => None,
+            Self::Native => {
+                Some("NOT MEASURED WITH NCCL: gdrtune's native engine on host memory; choices do not carry over")
+            }
+            Self::Replay => Some("REPLAYED: from a recorded grid, not measured on this cluster"),
+            Self::Sim => Some("SIMULATED: from a model of a cluster, not measured on a real one"),
+        }
+    }
+}
+
 /// What one call runs: algorithm, protocol and channel count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Choice {

@@ -250,7 +250,7 @@ pub(crate) struct TuneArgs {
     /// Time for the whole run, such as 90s, 5m or 1h (default: 5m; of a replay, whose time is the recorded one: none); a verification that has begun is finished, even if that takes longer
     #[arg(long, value_name = "TIME", value_parser = parse_duration_s)]
     pub(crate) budget: Option<f64>,
-    /// Measurements of the search at most; the verification's are not counted
+    /// Measurements of the search at most, the default arm's included; the verification's are not counted (default: no limit; of a replay without --budget: 5 for each recorded cell)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) trials: Option<u64>,
     /// How environments are searched

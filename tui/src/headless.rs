@@ -123,7 +123,8 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 self.line(
                     t,
                     &format!("run {run}: engine {engine}, {nodes} node(s) {hosts}, {ranks} ranks, seed {seed}"),
-                )
+                )?;
+                engine.label().map_or(Ok(()), |label| self.line(t, label))
             }
             Event::Resumed { at, trials, .. } => {
                 self.line(t, &format!("== resumed at {at}: {trials} trials are in the store and are not repeated"))

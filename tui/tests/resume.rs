@@ -5,7 +5,7 @@ mod common;
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead as _, BufReader, Lines, PipeReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
@@ -43,19 +43,23 @@ fn of_type<'a>(records: &'a [Value], kind: &str) -> Vec<&'a Value> {
     records.iter().map(|record| &record["event"]).filter(|event| event["type"] == kind).collect()
 }
 
-/// Starts a command that prints its events, and kills it once it has printed that many lines. The pipe is small, so that it
-/// is not far ahead then.
-fn kill_after(command: &mut Command, is_line: impl Fn(&str) -> bool, mut lines: u64) {
+/// A command that prints its events into a small pipe, so that it is never far ahead of its reader.
+fn start(command: &mut Command) -> (Child, Lines<BufReader<PipeReader>>) {
     let (reader, writer) = std::io::pipe().unwrap();
     rustix::pipe::fcntl_setpipe_size(&writer, PIPE).unwrap();
-    let mut child = command.stdout(writer).stderr(Stdio::null()).spawn().unwrap();
+    let child = command.arg("--json").stdout(writer).stderr(Stdio::null()).spawn().unwrap();
     // The command keeps the pipe's other end.
     command.stdout(Stdio::null());
-    for line in BufReader::with_capacity(256, reader).lines() {
-        lines -= u64::from(is_line(&line.unwrap()));
-        if lines == 0 {
-            break;
-        }
+    (child, BufReader::with_capacity(256, reader).lines())
+}
+
+/// Starts a command, and kills it once it has printed that many lines.
+fn kill_after(command: &mut Command, is_line: impl Fn(&str) -> bool, count: u64) {
+    let (mut child, mut lines) = start(command);
+    let mut left = count;
+    while left > 0 {
+        let Some(line) = lines.next() else { break };
+        left -= u64::from(is_line(&line.unwrap()));
     }
     kill(&mut child);
 }
@@ -77,14 +81,14 @@ fn random(seed: u64, below: u64) -> u64 {
 fn tune(home: &Path) -> Command {
     let grid = root().join("benches/search/data/h200-emulated-4nodes-env.csv");
     let mut command = gdrtune(home);
-    command.args(["tune", "--engine", "replay", "--sizes", "4K,64K", "--trials", "150", "--seed", "3", "--out", "out"]);
+    command.args(["tune", "--engine", "replay", "--sizes", "4K,64K", "--trials", "100", "--seed", "3", "--out", "out"]);
     command.arg("--grid").arg(grid);
     command
 }
 
-fn resume(home: &Path, more: &[&str]) -> Command {
+fn resume(home: &Path) -> Command {
     let mut command = gdrtune(home);
-    command.args(["runs", "resume", &run_id(home)]).args(more);
+    command.args(["runs", "resume", &run_id(home)]);
     command
 }
 
@@ -93,7 +97,12 @@ fn outcome(home: &Path) -> (String, String, Vec<Value>) {
     let read = |name: &str| fs::read_to_string(home.join("out").join(name)).unwrap();
     let measured = records(home).into_iter().map(|record| record["event"].clone());
     let kinds = ["script", "trial", "script_ended", "best", "verdict"];
-    let measured = measured.filter(|event| kinds.iter().any(|kind| event["type"] == *kind)).collect();
+    let mut measured: Vec<Value> = measured.filter(|event| kinds.iter().any(|kind| event["type"] == *kind)).collect();
+    // Emitted files name the run.
+    measured
+        .iter_mut()
+        .filter_map(|event| event["setup"].as_object_mut())
+        .for_each(|setup| drop(setup.remove("sha256")));
     (read("profile.toml").replace(&run_id(home), "RUN"), read("choices.json"), measured)
 }
 
@@ -108,18 +117,22 @@ fn a_run_killed_at_20_random_moments_resumes_to_the_same_profile() {
     for seed in 0..KILLS {
         let home = tempfile::tempdir().unwrap();
         let home = home.path();
-        kill_after(tune(home).arg("--json"), |_| true, 3 + random(seed, lines - 40));
+        kill_after(&mut tune(home), |_| true, 3 + random(seed, lines - 40));
         let mut left = vec![records(home).len() as u64];
         // Every second one is killed once more.
         if seed % 2 == 1 {
             let rest = lines.saturating_sub(left[0] + 40).max(1);
-            kill_after(&mut resume(home, &["--json"]), |_| true, 1 + random(seed + KILLS, rest));
+            kill_after(&mut resume(home), |_| true, 1 + random(seed + KILLS, rest));
             left.push(records(home).len() as u64);
         }
         assert!(of_type(&records(home), "finished").is_empty(), "{left:?} of {lines}: the kill came too late");
-        let run = output(&mut resume(home, &["--headless"]));
+        let run = output(resume(home).arg("--headless"));
         assert!(run.status.success(), "killed after {left:?} of {lines} lines: {}", stderr(&run));
-        assert_eq!(outcome(home), expected, "killed after {left:?} of {lines} lines");
+        let (profile, choices, measured) = outcome(home);
+        assert_eq!((&profile, &choices), (&expected.0, &expected.1), "killed after {left:?} of {lines} lines");
+        let differing = measured.iter().zip(&expected.2).find(|(measured, expected)| measured != expected);
+        assert_eq!(differing, None, "killed after {left:?} of {lines} lines");
+        assert_eq!(measured.len(), expected.2.len(), "nothing is measured twice");
         assert_eq!(of_type(&records(home), "resumed").len(), left.len());
     }
 }
@@ -130,13 +143,13 @@ fn a_native_run_goes_on_where_it_was_killed() {
     let home = home.path();
     let args =
         ["tune", "--sizes", "1K,64K", "--budget", "8s", "--trials", "60", "--ranks-per-node", "2", "--out", "out"];
-    kill_after(gdrtune(home).args(args).arg("--json"), |line| line.contains(r#""type":"trial""#), 25);
+    kill_after(gdrtune(home).args(args), |line| line.contains(r#""type":"trial""#), 25);
     let marker = home.display().to_string();
     wait_until("the agent has cleaned up", Duration::from_secs(15), || gdrtune_processes(&marker).is_empty());
     let before = fs::read_to_string(store(home)).unwrap();
     let trials = of_type(&records(home), "trial").len();
 
-    let run = output(&mut resume(home, &["--headless"]));
+    let run = output(resume(home).arg("--headless"));
     assert!(run.status.success(), "{}", stderr(&run));
     let after = fs::read_to_string(store(home)).unwrap();
     let whole = before.rfind('\n').unwrap() + 1;
@@ -174,18 +187,15 @@ fn what_cannot_be_resumed_is_told() {
     let grid = home.join("grid.csv");
     fs::copy(root().join("benches/search/data/h200-emulated-4nodes-env.csv"), &grid).unwrap();
     let mut command = gdrtune(home);
-    command.args(["tune", "--engine", "replay", "--grid", "grid.csv", "--sizes", "4K", "--trials", "100", "--json"]);
+    command.args(["tune", "--engine", "replay", "--grid", "grid.csv", "--sizes", "4K", "--trials", "100"]);
     let refused = |text: &str| {
-        let run = output(&mut resume(home, &["--headless"]));
+        let run = output(resume(home).arg("--headless"));
         assert_eq!(run.status.code(), Some(2), "{}", stderr(&run));
         assert!(stderr(&run).contains(text), "{}", stderr(&run));
     };
 
-    let (reader, writer) = std::io::pipe().unwrap();
-    rustix::pipe::fcntl_setpipe_size(&writer, PIPE).unwrap();
-    let mut child = command.stdout(writer).stderr(Stdio::null()).spawn().unwrap();
-    command.stdout(Stdio::null());
-    BufReader::with_capacity(256, reader).lines().take(20).for_each(drop);
+    let (mut child, mut lines) = start(&mut command);
+    lines.by_ref().take(20).for_each(drop);
     refused(&format!("is still running as pid {} on ", child.id()));
     kill(&mut child);
 
@@ -200,7 +210,7 @@ fn what_cannot_be_resumed_is_told() {
     refused("grid.csv is not what it was when run ");
     fs::write(&grid, text).unwrap();
 
-    let run = output(&mut resume(home, &["--headless"]));
+    let run = output(resume(home).arg("--headless"));
     assert!(run.status.success(), "{}", stderr(&run));
     refused("has finished: ");
     refused("gdrtune runs show ");

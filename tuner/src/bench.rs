@@ -130,6 +130,12 @@ pub trait Bench {
     /// Seconds since the run began, on this bench's own clock (simulated clusters have simulated time).
     fn now_s(&self) -> f64;
 
+    /// Whether it can run `choice` (`None`: the engine's own) at `point` under these settings, as far as it knows without
+    /// trying. What it cannot run is not asked for.
+    fn offers(&self, _environment: &Environment, _point: Point, _choice: Option<Choice>) -> bool {
+        true
+    }
+
     /// Runs the script and hands each sample to `sink` as it comes. A hang, a crash or a wrong result is a sample; the
     /// bench then goes on with the next item in new processes.
     ///

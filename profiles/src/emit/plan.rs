@@ -96,18 +96,7 @@ impl<'a> Plan<'a> {
 /// What every file made from something else than NCCL on the real nodes carries.
 pub(super) fn labels(profile: &Profile) -> Vec<&'static str> {
     let emulated = profile.run.emulated.then_some("EMULATED: several ranks stood in for nodes on one machine or GPU");
-    engine_label(profile).into_iter().chain(emulated).collect()
-}
-
-fn engine_label(profile: &Profile) -> Option<&'static str> {
-    match profile.run.engine {
-        Engine::Nccl => None,
-        Engine::Native => {
-            Some("NOT MEASURED WITH NCCL: gdrtune's native engine on host memory; choices do not carry over")
-        }
-        Engine::Replay => Some("REPLAYED: from a recorded grid, not measured on this cluster"),
-        Engine::Sim => Some("SIMULATED: from a model of a cluster, not measured on a real one"),
-    }
+    profile.run.engine.label().into_iter().chain(emulated).collect()
 }
 
 fn planned(profile: &Profile, setting: &EnvSetting, rules_are_live: bool) -> Setting {

@@ -112,7 +112,7 @@ fn launcher(args: &HostArgs, place: &Place) -> LauncherKind {
 /// # Errors
 /// Wrong use.
 fn cluster(hosts: &HostArgs, measure: &MeasureArgs, nccl: &NcclArgs) -> Result<ClusterRequest, Failure> {
-    if !matches!(measure.engine, Engine::Native | Engine::Nccl) {
+    if !measure.engine.is_real() {
         let engine = measure.engine;
         return Err(Failure::usage_text(format!(
             "--engine {engine}: nothing runs on hosts with it: use tune, or another engine"

@@ -78,18 +78,9 @@ pub(crate) fn demo(args: &DemoArgs, again: Option<Again>) -> Result<Exit, Failur
 }
 
 pub(crate) fn tune(args: &TuneArgs, again: Option<Again>) -> Result<Exit, Failure> {
-    let (target, shapes, points) = match offline::request(args)? {
-        Some((request, points)) => (Target::Offline(request), Vec::new(), points),
-        None => {
-            let mut cluster = super::cluster(&args.hosts, &args.measure, &args.nccl)?;
-            let shapes = shapes(args, &mut cluster)?;
-            (Target::Cluster(cluster), shapes, super::points(&args.measure)?)
-        }
-    };
-    let budget_s = match target {
-        Target::Cluster(_) => Some(args.budget.unwrap_or(BUDGET_S)),
-        // Its clock is not the user's: only what the user says ends it.
-        Target::Offline(_) => args.budget,
+    let Task { target, shapes, points, budget_s, max_trials } = match offline::task(args)? {
+        Some(task) => task,
+        None => cluster_task(args)?,
     };
     let settings = run::SpaceSettings::parse(&args.pin, &args.exclude).map_err(Failure::usage)?;
     let existing = if args.force { Existing::Replace } else { Existing::Refuse };
@@ -99,13 +90,36 @@ pub(crate) fn tune(args: &TuneArgs, again: Option<Again>) -> Result<Exit, Failur
         shapes,
         settings,
         budget_s,
-        max_trials: args.trials,
+        max_trials,
         strategy: strategy(args.strategy),
         min_lease_ms: args.measure.trial.min_lease_ms(),
         seed: args.seed,
         ..base_config(target, points, out, invocation)
     };
     execute(config, &args.show, args.expect_gain, again)
+}
+
+/// What is tuned where, and how long.
+pub(super) struct Task {
+    pub(super) target: Target,
+    /// Ranks of each shape, where there are several.
+    pub(super) shapes: Vec<Vec<u32>>,
+    pub(super) points: Vec<Point>,
+    pub(super) budget_s: Option<f64>,
+    pub(super) max_trials: Option<u64>,
+}
+
+/// A cluster is tuned.
+fn cluster_task(args: &TuneArgs) -> Result<Task, Failure> {
+    let mut cluster = super::cluster(&args.hosts, &args.measure, &args.nccl)?;
+    let shapes = shapes(args, &mut cluster)?;
+    Ok(Task {
+        target: Target::Cluster(cluster),
+        shapes,
+        points: super::points(&args.measure)?,
+        budget_s: Some(args.budget.unwrap_or(BUDGET_S)),
+        max_trials: args.trials,
+    })
 }
 
 /// Ranks of each shape where there are several; `cluster` becomes what they need together. A single shape is a cluster like

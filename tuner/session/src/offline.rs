@@ -2,7 +2,11 @@
 //!
 //! A request is data; opening it gives the bench. Must not do IO: file texts come from the caller.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
 
 use gdrtune_profiles::{
     emit::Format,
@@ -69,6 +73,12 @@ impl OfflineRequest {
         }
     }
 
+    /// The same without its folder, for where there is little room.
+    pub(crate) fn name(&self) -> String {
+        let source = self.source();
+        Path::new(source).file_name().map_or_else(|| source.to_owned(), |name| name.to_string_lossy().into_owned())
+    }
+
     /// What a profile of it holds for: the file's text, nodes and ranks.
     pub(crate) fn fingerprint(&self) -> String {
         match self {
@@ -129,6 +139,15 @@ pub enum ReplayError {
         /// A size of it.
         bytes: u64,
     },
+    /// It has one choice only, the engine's own.
+    #[error(
+        "{file} has `default` rows only, so there is nothing to choose: record other choices too (`gdrtune bench --choices all \
+         --csv FILE`)"
+    )]
+    NothingToChoose {
+        /// The file.
+        file: String,
+    },
     /// Its columns and the user say different things.
     #[error("{file} was measured with {found}, and --shapes says {asked}")]
     Shape {
@@ -177,6 +196,9 @@ impl ReplayRequest {
             let first = grid.points().first().map(|p| (p.collective.to_string(), p.bytes)).unwrap_or_default();
             return Err(ReplayError::NoDefaults { file, collective: first.0, bytes: first.1 });
         }
+        if grid.environments.len() == 1 && grid.choices().values().all(Vec::is_empty) {
+            return Err(ReplayError::NothingToChoose { file });
+        }
         let (nodes, ranks) = recorded_shape(&file, &grid, shape)?;
         let mut hash = Sha256::new();
         hash.update(format!("replay nodes {nodes} ranks {ranks}\n"));
@@ -189,6 +211,12 @@ impl ReplayRequest {
     /// The points that can be tuned: those with a default to compare with.
     pub fn points(&self) -> Vec<Point> {
         self.grid.default_points(&self.site).into_iter().collect()
+    }
+
+    /// Recorded cells of these points, over all environments.
+    pub fn cells(&self, points: &[Point]) -> u64 {
+        let cells = self.grid.environments.values().flat_map(BTreeMap::keys);
+        cells.filter(|(point, _)| points.contains(point)).count() as u64
     }
 
     /// Of these points, those of some collectives and sizes; without a list, of all.

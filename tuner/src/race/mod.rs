@@ -177,6 +177,15 @@ impl Race {
         }
     }
 
+    /// Takes out what is known not to be there (`None`: the engine's own choice), before anything was asked for.
+    pub fn leave_out(&mut self, is_missing: impl Fn(Point, Option<Choice>) -> bool) {
+        for lane in &mut self.lanes {
+            let point = lane.point;
+            lane.entrants.retain(|entrant| !is_missing(point, Some(entrant.choice)));
+            lane.own_failed |= is_missing(point, None);
+        }
+    }
+
     /// The items of the next script, shuffled; `None` when more samples cannot matter.
     ///
     /// Items that were asked for before and not told of are forgotten.

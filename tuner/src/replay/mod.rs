@@ -125,6 +125,11 @@ impl Bench for Replay {
         self.clock_s
     }
 
+    fn offers(&self, environment: &Environment, point: Point, choice: Option<Choice>) -> bool {
+        // An environment that is not there at all is a matter of its start.
+        self.cells(environment).map_or(true, |cells| cells.contains_key(&(point, choice)))
+    }
+
     fn run(&mut self, script: &Script, cancel: &Cancel, sink: &mut dyn FnMut(Sample)) -> Result<(), BenchError> {
         let deployment = self.deployment(script)?;
         self.cells(&deployment.environment)?;

@@ -198,7 +198,8 @@ impl<'a> Evaluator<'a> {
         }
         let currency = config.currency;
         let quarantine = self.quarantine.clone();
-        let race = Race::new(&self.race_points(), &self.space.choices, config, warm.as_ref(), quarantine);
+        let mut race = Race::new(&self.race_points(), &self.space.choices, config, warm.as_ref(), quarantine);
+        race.leave_out(|point, choice| !self.bench.offers(&environment, point, choice));
         self.known.insert(vector.to_vec(), index);
         self.explored.push(Explored {
             environment,

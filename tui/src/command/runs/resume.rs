@@ -1,9 +1,8 @@
 //! `gdrtune runs resume`: the run's own command line once more, over what its store has.
 
-use std::env;
+use std::{env, ffi::OsString};
 
 use anyhow::Context as _;
-use clap::Parser as _;
 use gdrtune_session::{
     resume::{Earlier, ResumeError},
     store::{self, RunWriter, StoreError},
@@ -35,7 +34,7 @@ pub(super) fn resume(args: ResumeArgs) -> Result<Exit, Failure> {
     let dir = &earlier.invocation.dir;
     env::set_current_dir(dir).with_context(|| format!("go to {dir}, where the run began")).map_err(Failure::usage)?;
     let words = ["gdrtune"].into_iter().chain(earlier.invocation.args.iter().map(String::as_str));
-    let cli = Cli::try_parse_from(words).context("read the run's arguments").map_err(Failure::usage)?;
+    let cli = Cli::read(words.map(OsString::from)).context("read the run's arguments").map_err(Failure::usage)?;
     let again = Some(Again { writer, records: run.records, earlier });
     match cli.command {
         Command::Tune(mut tune) => {

@@ -20,10 +20,12 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
     let summary = state.shown();
     let n_ready = summary.nodes.values().filter(|n| n.state == NodeState::Ready).count();
     let n_nodes = summary.label.as_ref().map_or(summary.nodes.len(), |l| l.n_nodes as usize);
-    let right = if n_nodes == 0 { String::new() } else { format!("{n_ready} of {n_nodes} ready") };
+    let is_real = summary.label.as_ref().is_none_or(|label| label.engine.is_real());
+    let right = if n_nodes == 0 || !is_real { String::new() } else { format!("{n_ready} of {n_nodes} ready") };
     let inner = draw_panel(state, theme, Panel::Nodes, "Nodes", &right, area, buffer);
     if summary.nodes.is_empty() {
-        buffer.set_stringn(inner.x, inner.y, "no node yet", usize::from(inner.width), theme.dim);
+        let text = if is_real { "no node yet" } else { "none: nothing runs on nodes" };
+        buffer.set_stringn(inner.x, inner.y, text, usize::from(inner.width), theme.dim);
         return;
     }
     let rows = usize::from(inner.height);

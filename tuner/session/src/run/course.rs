@@ -3,12 +3,13 @@
 
 use std::cmp::Reverse;
 
+use gdrtune_profiles::vocab::Engine;
 use gdrtune_tuner::{
     bench::{Bench, BenchInfo},
     objective::{Objective, WeightedPoint},
     observe::{Directive, Observer as _},
     race::RaceConfig,
-    search::{self, SearchOutcome, SearchPlan, Strategy},
+    search::{self, SearchOutcome, SearchPlan, StoppedBy, Strategy},
     verdict::Thresholds,
 };
 
@@ -174,6 +175,7 @@ impl<'a> Course<'a> {
         if outcome.points.is_empty() {
             return Err(run.nothing_measured(&outcome));
         }
+        run.warn_of_unreached(&outcome);
         let verified = verify::verify(&run, bench, &outcome, observer)?;
         if self.controls.is_aborted() {
             return Err(RunError::Interrupted);
@@ -203,9 +205,21 @@ impl Results<'_> {
     /// A sentence for each shape.
     pub(super) fn headlines(&self) -> Vec<String> {
         let named = |shape: Shape, text: String| if self.of_shapes { format!("{shape}: {text}") } else { text };
-        let tuned = self.tuned.iter().map(|tuned| named(tuned.run.survey.shape, tuned.verified.headline()));
+        let tuned = self.tuned.iter().map(|tuned| {
+            let Survey { info, shape, .. } = &tuned.run.survey;
+            named(*shape, format!("{}{}", labelled(info.engine), tuned.verified.headline()))
+        });
         let untuned = self.untuned.iter().map(|(shape, why)| named(*shape, format!("not tuned: {why}")));
         tuned.chain(untuned).collect()
+    }
+}
+
+/// How a sentence begins that is not about measurements.
+const fn labelled(engine: Engine) -> &'static str {
+    match engine {
+        Engine::Nccl | Engine::Native => "",
+        Engine::Replay => "replayed: ",
+        Engine::Sim => "simulated: ",
     }
 }
 
@@ -243,8 +257,30 @@ impl Run<'_> {
         Ok(search::run_search(bench, space, &plan, observer, self.controls.cancel())?)
     }
 
+    /// Says how many points the trials did not reach: they have no pick.
+    fn warn_of_unreached(&self, outcome: &SearchOutcome) {
+        let (all, reached) = (self.config.points.len(), outcome.points.len());
+        if reached < all && outcome.stopped_by == StoppedBy::Trials {
+            let text = format!(
+                "{} of {all} points have no pick: {} trials did not reach them; give more --trials, or fewer points",
+                all - reached,
+                outcome.trials
+            );
+            self.recorder.log(Level::Warn, "", text);
+        }
+    }
+
     /// Why there is no result although the default arm runs.
     fn nothing_measured(&self, outcome: &SearchOutcome) -> RunError {
+        if outcome.stopped_by == StoppedBy::Trials && outcome.environments.iter().all(|tried| tried.failed.is_none()) {
+            let points = self.config.points.len();
+            return RunError::Usage(format!(
+                "{} trials are too few for {points} points: each needs one of the default and one of a choice, so give {} \
+                 --trials or more, or fewer points",
+                outcome.trials,
+                2 * points
+            ));
+        }
         let tried = outcome.environments.len();
         let why = outcome.environments.iter().find_map(|e| e.failed.clone()).unwrap_or_else(|| "no time".to_owned());
         let ran = outcome.environments.iter().filter(|e| e.trials > 0).count();

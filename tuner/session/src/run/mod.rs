@@ -223,7 +223,7 @@ fn started(config: &RunConfig) -> Event {
         }
         Target::Offline(offline) => {
             let BenchInfo { nodes, ranks, .. } = offline.info();
-            (offline.source().to_owned(), nodes, ranks)
+            (offline.name(), nodes, ranks)
         }
     };
     Event::RunStarted {

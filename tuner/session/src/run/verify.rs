@@ -3,11 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use gdrtune_profiles::vocab::{Environment, Point};
+use gdrtune_profiles::{
+    matrix,
+    size::Size,
+    vocab::{Choice, Environment, Point},
+};
 use gdrtune_tuner::{
     bench::{Bench, Setup},
     observe::{Directive, Note, Observer, Phase},
-    plan::{self, Candidate},
+    plan::{self, Candidate, CandidateRule},
     search::SearchOutcome,
     stats::{ArmSamples, Design},
     verdict::{self, AbPoint, Ablation, AblationVerdict, ShippedRule, Thresholds, Verdict},
@@ -155,6 +159,7 @@ pub(super) fn verify(
         workload: outcome.defaults.len(),
     };
     let mut candidate = plan::candidate(outcome, thresholds.gain);
+    verified.left_out.extend(drop_unwritable(&mut candidate, run));
     let mut may_fall_back = true;
     for attempt in 0..MAX_ATTEMPTS {
         if candidate.is_empty() {
@@ -170,6 +175,7 @@ pub(super) fn verify(
             Measured::Broken { why, .. } if std::mem::take(&mut may_fall_back) => {
                 verified.left_out.push(format!("the search's candidate: it fails in the A/B: {why}"));
                 candidate = plan::fallback(outcome, thresholds.gain);
+                verified.left_out.extend(drop_unwritable(&mut candidate, run));
                 continue;
             }
             Measured::Broken { why, .. } => {
@@ -193,7 +199,11 @@ pub(super) fn verify(
         let next = match &verdict.recheck {
             Some(reduced) => Some(reduced.clone()),
             // Rules were measured under the environment that does not ship; those of the first one may still hold.
-            None if env_failed && std::mem::take(&mut may_fall_back) => Some(plan::fallback(outcome, thresholds.gain)),
+            None if env_failed && std::mem::take(&mut may_fall_back) => {
+                let mut fallback = plan::fallback(outcome, thresholds.gain);
+                verified.left_out.extend(drop_unwritable(&mut fallback, run));
+                Some(fallback)
+            }
             None => None,
         };
         verified.verdict = Some(verdict);
@@ -210,6 +220,24 @@ pub(super) fn verify(
         }
     }
     Ok(verified)
+}
+
+/// Takes out rules for what no engine can run, which no profile may hold: a grid or a model may offer anything. Gives why.
+fn drop_unwritable(candidate: &mut Candidate, run: &Run<'_>) -> Vec<String> {
+    let mut dropped = Vec::new();
+    candidate.rules.retain(|rule| {
+        let Choice { algorithm, protocol, .. } = rule.choice;
+        let checked = matrix::check(run.survey.info.engine, None, rule.collective, algorithm, protocol);
+        dropped.extend(checked.as_ref().err().map(|why| format!("{}: {why}", rule_name(rule))));
+        checked.is_ok()
+    });
+    dropped
+}
+
+/// A rule with the sizes that it was found at.
+fn rule_name(rule: &CandidateRule) -> String {
+    let sizes: Vec<String> = rule.sizes.iter().map(|&bytes| Size(bytes).to_string()).collect();
+    format!("{} {} {}", rule.collective, sizes.join(", "), rule.choice)
 }
 
 /// One A/B as the verdict reads it.
@@ -314,11 +342,8 @@ fn judge_settings(
 
 fn left_out(verdict: &Verdict) -> Vec<String> {
     let environment = verdict.environment.iter().filter(|e| !e.ships).map(|e| format!("environment: {}", e.sentence));
-    let rules = verdict.rules.iter().filter(|r| r.fate != verdict::RuleFate::Ship).map(|r| {
-        let sizes: Vec<String> =
-            r.rule.sizes.iter().map(|&bytes| gdrtune_profiles::size::Size(bytes).to_string()).collect();
-        format!("{} {} {}: {}", r.rule.collective, sizes.join(", "), r.rule.choice, r.sentence)
-    });
+    let rules = verdict.rules.iter().filter(|r| r.fate != verdict::RuleFate::Ship);
+    let rules = rules.map(|r| format!("{}: {}", rule_name(&r.rule), r.sentence));
     environment.chain(rules).collect()
 }
 
