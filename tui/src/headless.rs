@@ -176,6 +176,7 @@ impl<W: Write + Send> Progress for PlainLines<W> {
             }
             Event::Invoked(_)
             | Event::WorkersStarted { .. }
+            | Event::Site { .. }
             | Event::Probed(_)
             | Event::Script { .. }
             | Event::ScriptEnded { .. }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use common::{gdrtune, gdrtune_processes, output, root, stderr, wait_until};
+use common::{gdrtune, gdrtune_processes, output, root, standins::library_path, stderr, wait_until};
 use serde_json::Value;
 
 /// Seeds of the moments at which runs are killed.
@@ -178,6 +178,50 @@ fn a_native_run_goes_on_where_it_was_killed() {
     }
     let list = output(gdrtune(home).args(["runs", "list"]));
     assert_eq!(String::from_utf8(list.stdout).unwrap().lines().count(), 2);
+}
+
+#[test]
+fn a_run_of_nccl_goes_on_with_the_same_nccl_and_the_same_site() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let libraries = library_path(home, "lib", &["cuda", "nccl"]);
+    let at_site = |command: &mut Command| {
+        command
+            .env("LD_LIBRARY_PATH", &libraries)
+            .env("STANDIN_NCCL_COSTS", "allreduce:tree:ll=500,allreduce:*:*=4000");
+    };
+    let mut command = gdrtune(home);
+    command.args(["tune", "--engine", "nccl", "--emulate-nodes", "--ranks-per-node", "2", "--sizes", "4K"]);
+    command.args(["--trials", "40", "--budget", "30s", "--exclude", "NCCL_BUFFSIZE"]);
+    at_site(&mut command);
+    kill_after(&mut command, |line| line.contains(r#""type":"trial""#), 12);
+    let marker = home.display().to_string();
+    let wait =
+        || wait_until("the agent has cleaned up", Duration::from_secs(15), || gdrtune_processes(&marker).is_empty());
+    wait();
+    let trials = of_type(&records(home), "trial").len();
+
+    for (name, value, expected) in [
+        ("STANDIN_NCCL_VERSION", "22705", r#"has `probed`: version was "2.28.9" and is "2.27.5""#),
+        ("NCCL_NTHREADS", "256", "has `site`: environments[0][1].NCCL_NTHREADS was nothing and is \"256\""),
+    ] {
+        let mut command = resume(home);
+        at_site(&mut command);
+        let run = output(command.arg("--headless").env(name, value));
+        assert_eq!(run.status.code(), Some(2), "{}", stderr(&run));
+        assert!(stderr(&run).contains(expected), "{}", stderr(&run));
+        assert_eq!(of_type(&records(home), "trial").len(), trials);
+        wait();
+    }
+    let mut command = resume(home);
+    at_site(&mut command);
+    let run = output(command.arg("--headless"));
+    assert!(run.status.success(), "{}", stderr(&run));
+    let records = records(home);
+    let numbers: Vec<u64> = of_type(&records, "trial").iter().map(|trial| trial["trial"].as_u64().unwrap()).collect();
+    assert!(trials < numbers.len());
+    assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>(), "none is repeated");
+    wait();
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl Run {
                 // Its process ended, not the run.
                 self.summary.ended = None;
                 let trials = text::count(trials, "trial");
-                self.note(t_ms, Level::Info, format!("resumed at {at}: {trials} of before are not repeated"));
+                self.note(t_ms, Level::Info, format!("resumed at {at}: {trials} are kept"));
             }
             Event::Shape { index, of, nodes, ranks } => {
                 self.summary.start_shape(ShapeInPlay { index, of, n_nodes: nodes, n_ranks: ranks });
@@ -129,10 +129,11 @@ impl Run {
                 self.note(t_ms, level, summary.clone());
                 self.summary.ended = Some(Ended { end: Some(end), summary });
             }
-            // The frequent ones are taken by `ingest`; the log has what matters of predictions and of what the engine is; the
+            // The frequent ones are taken by `ingest`; the log has what matters of predictions, the site and the engine; the
             // others are for a resume.
             Event::Predicted { .. }
             | Event::Invoked(_)
+            | Event::Site { .. }
             | Event::Probed(_)
             | Event::Script { .. }
             | Event::ScriptEnded { .. }

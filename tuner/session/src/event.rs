@@ -144,6 +144,11 @@ pub enum Event {
         #[serde(default)]
         engine: Option<EngineFacts>,
     },
+    /// What the site sets for collectives on the nodes of the present shape.
+    Site {
+        /// Nodes, folded, and their variables.
+        environments: Vec<(String, Environment)>,
+    },
     /// What the engine is, said once it was asked.
     Probed(EngineFacts),
     /// What the library itself predicts for a point, in processes with nothing set; combinations that are not here are

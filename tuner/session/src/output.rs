@@ -236,6 +236,24 @@ mod tests {
     }
 
     #[test]
+    fn a_killed_run_takes_its_folder_again_and_leaves_nothing_half_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        let claim = OutputDir::claim(&path, NAMES, Existing::Refuse).unwrap();
+        for name in ["profile.toml", RESERVE] {
+            fs::write(claim.temporary(name), "half").unwrap();
+        }
+        fs::write(path.join(".profile.toml.0.tmp"), "of another run").unwrap();
+        let again = |are_own: bool| OutputDir::claim_again(&path, NAMES, claim.claimed(), |_| are_own);
+        assert_eq!(again(false).unwrap(), claim, "a new one that refuses");
+        let left: Vec<_> = fs::read_dir(&path).unwrap().flatten().map(|entry| entry.file_name()).collect();
+        assert_eq!(left, [".profile.toml.0.tmp"]);
+        fs::write(path.join("profile.toml"), "1").unwrap();
+        assert!(again(false).is_err(), "another run was here");
+        again(true).unwrap().write_all(&[file("profile.toml", "2")]).unwrap();
+    }
+
+    #[test]
     fn an_abandoned_folder_goes_only_if_it_is_new_and_empty() {
         let dir = tempfile::tempdir().unwrap();
         let claim = |path: &Path| OutputDir::claim(path, NAMES, Existing::Refuse).unwrap();

@@ -87,6 +87,7 @@ pub(crate) const fn is_decision(event: &Event) -> bool {
         | Event::Space { .. }
         | Event::EnvironmentStarted { .. }
         | Event::EnvironmentScored { .. }
+        | Event::Site { .. }
         | Event::Probed(_)
         | Event::Predicted { .. }
         | Event::Script { .. }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use gdrtune_fleet::hosts::Host;
-use gdrtune_profiles::vocab::{Choice, Engine};
+use gdrtune_profiles::vocab::{Choice, Engine, Environment};
 use gdrtune_tuner::{
     bench::BenchInfo,
     space::{Facts, NcclFacts, Space, SpaceError, Transport},
@@ -78,6 +78,15 @@ pub(super) fn forced(inventories: &[Inventory]) -> BTreeMap<String, String> {
 /// Variables by which the site of any node takes choices away, with that node's name.
 pub(super) fn limiting(inventories: &[Inventory]) -> BTreeMap<String, String> {
     set_by_site(inventories, &SITE_LIMITS)
+}
+
+/// What the site sets, with the nodes where it does, folded.
+pub(super) fn site_environments(hosts: &[Host], inventories: &[Inventory]) -> Vec<(String, Environment)> {
+    let mut nodes: BTreeMap<&Environment, Vec<&str>> = BTreeMap::new();
+    for (host, inventory) in hosts.iter().zip(inventories) {
+        nodes.entry(&inventory.site_env).or_default().push(&host.name);
+    }
+    nodes.into_iter().map(|(environment, hosts)| (gdrtune_fleet::hosts::fold(&hosts), environment.clone())).collect()
 }
 
 fn set_by_site(inventories: &[Inventory], names: &[&str]) -> BTreeMap<String, String> {
@@ -238,8 +247,6 @@ pub(super) fn place(cluster: &ClusterRequest, inventories: &[Inventory], emulate
 
 #[cfg(test)]
 mod tests {
-    use gdrtune_profiles::vocab::Environment;
-
     use super::*;
 
     fn node(interfaces: &[(&str, &str)]) -> Inventory {

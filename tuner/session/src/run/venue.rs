@@ -128,6 +128,8 @@ impl Venue for ClusterVenue<'_, '_> {
     }
 
     fn survey(&mut self, config: &RunConfig, recorder: &Recorder, cancel: &Cancel) -> Result<Survey, RunError> {
+        let environments = facts::site_environments(&self.present.hosts, self.present_inventories());
+        recorder.record(Event::Site { environments });
         let is_nccl = self.present.engine == Engine::Nccl;
         let probe = if is_nccl { Some(probe(config, self.bench, recorder, cancel)?) } else { None };
         let info = self.bench.info();
