@@ -1,10 +1,11 @@
 //! The command line. Only definitions and their direct checks: what a command does is in `command/`.
 
+mod given;
 mod parse;
 
-use std::{ffi::OsString, path::PathBuf};
+use std::path::PathBuf;
 
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, parser::ValueSource};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use gdrtune_profiles::vocab::{Collective, DataType, Engine};
 use gdrtune_session::run::Shapes;
 use gdrtune_wire::WorkerCommand;
@@ -34,25 +35,6 @@ pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-impl Cli {
-    /// Reads the command line.
-    ///
-    /// # Errors
-    /// clap's, for wrong use, and for help and version.
-    pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let mut command = Self::command();
-        let matches = command.try_get_matches_from_mut(arguments)?;
-        let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
-        if let (Command::Tune(args), Some((name, matches))) = (&mut cli.command, matches.subcommand()) {
-            let options = command.find_subcommand(name).into_iter().flat_map(clap::Command::get_arguments);
-            let is_given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
-            let given = options.filter(|option| is_given(option.get_id().as_str())).filter_map(clap::Arg::get_long);
-            args.given = given.map(str::to_owned).collect();
-        }
-        Ok(cli)
-    }
 }
 
 /// The sub-commands.
@@ -279,14 +261,7 @@ pub(crate) struct TuneArgs {
     pub(crate) show: ShowArgs,
     /// Long names of the options that the user wrote.
     #[arg(skip)]
-    pub(crate) given: Vec<String>,
-}
-
-impl TuneArgs {
-    /// Whether the user wrote this option (by its long name).
-    pub(crate) fn gives(&self, option: &str) -> bool {
-        self.given.iter().any(|given| given == option)
-    }
+    given: Vec<String>,
 }
 
 /// How environments are searched.
@@ -505,6 +480,10 @@ pub(crate) struct WorkerArgs {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
+    use clap::CommandFactory as _;
+
     use super::*;
 
     #[test]
@@ -545,12 +524,5 @@ mod tests {
             let error = Cli::read(argv.map(OsString::from)).unwrap_err().to_string();
             assert!(error.contains(expected), "{args:?}: {error}");
         }
-    }
-    #[test]
-    fn what_the_user_wrote_is_known_from_the_defaults() {
-        let argv = ["gdrtune", "tune", "--fanout", "32", "-w", "a", "--trials=9"].map(OsString::from);
-        let Command::Tune(args) = Cli::read(argv).unwrap().command else { panic!("tune") };
-        assert!(args.gives("fanout") && args.gives("hosts") && args.gives("trials"));
-        assert!(!args.gives("sizes") && !args.gives("factor"));
     }
 }

@@ -215,15 +215,22 @@ fn trials_are_never_exceeded_and_recorded_cells_alone_are_asked_for() {
 
 #[test]
 fn simulated_time_ends_a_replay_only_if_asked_for() {
-    // A sample takes ten seconds or more of simulated time: the five minutes of a cluster's run would end after some twenty.
+    // A sample takes two seconds or more of simulated time: the five minutes of a cluster's run are over before 30.
     let mut text = small_grid().replace(",mean_us", ",iterations,mean_us");
     for choice in ["default,default,0", "ring,ll,2", "ring,simple,4", "tree,ll,1"] {
-        text = text.replace(choice, &format!("{choice},400000"));
+        text = text.replace(choice, &format!("{choice},40000"));
     }
-    let free = Run::of(&text, &["--trials", "60"]);
-    assert_eq!(free.searched(), 60);
-    let bound = Run::of(&text, &["--trials", "60", "--budget", "5m"]);
-    assert!(bound.searched() < 60, "{}", bound.searched());
+    let free = Run::of(&text, &["--trials", "30"]);
+    assert_eq!(free.searched(), 30);
+    let bound = Run::of(&text, &["--trials", "30", "--budget", "5m"]);
+    assert!(bound.searched() < 30, "{}", bound.searched());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("g.csv");
+    fs::write(&path, text).unwrap();
+    let args = ["tune", "--engine", "replay", "--budget", "1s", "--headless", "--grid"];
+    let short = output(gdrtune(folder.path()).args(args).arg(&path));
+    assert_eq!(short.status.code(), Some(2), "{}", stderr(&short));
+    assert!(stderr(&short).contains("the time was over before any choice was measured: give a longer --budget"));
 }
 
 #[test]
@@ -241,7 +248,7 @@ fn wrong_use_says_what_to_do() {
         (&good, with(&["--shapes", "2x1,4x1"]), &["--shapes 2x1,4x1: a recorded grid is of one job shape"]),
         (&good, with(&["--collectives", "reduce"]), &["g.csv has no reduce", "it has allreduce"]),
         (&good, with(&["--sizes", "2K"]), &["g.csv has no 2K", "it has 1K"]),
-        (&good, with(&["--trials", "1"]), &["1 trials are too few for 1 points", "give 2 --trials or more"]),
+        (&good, with(&["--trials", "1"]), &["--trials 1 is too few for 1 point(s)", "give 2 or more"]),
         (&good, with(&["--pin", "NCCL_BUFFSIZE=1048576"]), &["the grid has no rows for", "NCCL_BUFFSIZE=1048576"]),
         ("", replay.to_vec(), &["g.csv: the grid is empty"]),
         (HEADER, replay.to_vec(), &["g.csv: the grid has a header and no rows"]),

@@ -6,7 +6,7 @@ use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, Environment, Point,
 use gdrtune_tuner::{
     bench::{Bench, BenchError, Cancel, Item, Outcome, Sample, Script, Setup},
     objective::{Objective, WeightedPoint},
-    observe::Silent,
+    observe::{Directive, Note, Observer, Silent},
     race::RaceConfig,
     replay::{Cells, Deployment, Grid, Replay, ReplayConfig},
     search::{SearchOutcome, SearchPlan, Strategy, run_search},
@@ -147,8 +147,8 @@ fn regret(cells: &Cells, picks: &BTreeMap<Point, Choice>) -> f64 {
     stats::geometric_mean(&picks.iter().map(ratio).collect::<Vec<_>>()).expect("picks") - 1.0
 }
 
-fn search(bench: &mut Replay, trials: u64, seed: u64) -> SearchOutcome {
-    let plan = SearchPlan {
+fn plan(bench: &Replay, trials: u64, seed: u64) -> SearchPlan {
+    SearchPlan {
         points: WeightedPoint::equal(bench.grid().points()),
         objective: Objective::GeometricMean,
         budget_trials: trials,
@@ -157,8 +157,11 @@ fn search(bench: &mut Replay, trials: u64, seed: u64) -> SearchOutcome {
         seed,
         least_gain: 0.02,
         race: RaceConfig::standard(seed),
-    };
-    let space = bench.space();
+    }
+}
+
+fn search(bench: &mut Replay, trials: u64, seed: u64) -> SearchOutcome {
+    let (space, plan) = (bench.space(), plan(bench, trials, seed));
     run_search(bench, &space, &plan, &mut Silent, &Cancel::new()).expect("a result")
 }
 
@@ -182,6 +185,34 @@ fn the_race_beats_equal_repeats_on_the_recorded_grid() {
             sum += regret(&cells, &picks) / 6.0;
         }
         assert!(sum < most, "mean regret {sum} at {trials} measurements");
+    }
+}
+
+/// Counts what could not be run.
+#[derive(Default)]
+struct Refused(usize);
+
+impl Observer for Refused {
+    fn note(&mut self, note: Note<'_>) {
+        if let Note::Sample { sample, .. } = note {
+            self.0 += usize::from(matches!(sample.outcome, Outcome::Unsupported(_)));
+        }
+    }
+
+    fn directive(&mut self) -> Directive {
+        Directive::Continue
+    }
+}
+
+#[test]
+fn cells_that_are_not_there_are_not_asked_for() {
+    for (name, site) in [("", Environment::new()), ("-env", site("1", "1", "4194304"))] {
+        let grid = recorded(&format!("h200-emulated-4nodes{name}.csv"));
+        let mut bench = Replay::new(grid, site, config(1));
+        let (space, plan) = (bench.space(), plan(&bench, 400, 1));
+        let mut refused = Refused::default();
+        run_search(&mut bench, &space, &plan, &mut refused, &Cancel::new()).unwrap();
+        assert_eq!(refused.0, 0, "{name}: LL was not run above 4 MiB");
     }
 }
 

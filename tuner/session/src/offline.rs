@@ -336,3 +336,89 @@ fn read_deployment(files: &[(String, String)], points: &[Point], info: &BenchInf
     };
     Ok(Deployment { environment, choices: points.iter().filter_map(choice).collect() })
 }
+
+#[cfg(test)]
+mod tests {
+    use gdrtune_profiles::{
+        emit::{EmitOptions, emit},
+        profile::Profile,
+    };
+
+    use super::*;
+
+    const HEADER: &str = "collective,bytes,algorithm,protocol,channels,mean_us";
+
+    fn read(columns: &str, values: &str, shape: Option<&str>) -> Result<ReplayRequest, ReplayError> {
+        let rows = ["default,default,0", "ring,ll,1"].map(|choice| format!("allreduce,1024,{choice},9{values}\n"));
+        let text = format!("{HEADER}{columns}\n{}", rows.concat());
+        ReplayRequest::read("g.csv", &text, shape.map(|shape| shape.parse().unwrap()))
+    }
+
+    #[test]
+    fn nodes_and_ranks_come_from_the_grid_or_from_the_user() {
+        for (columns, values, shape, want) in [
+            ("", "", None, (4, 4)),
+            ("", "", Some("2x8"), (2, 16)),
+            (",ranks", ",8", None, (8, 8)),
+            (",nodes", ",2", None, (2, 2)),
+            (",nodes,ranks", ",2,16", None, (2, 16)),
+            (",nodes,ranks", ",2,16", Some("2x8"), (2, 16)),
+        ] {
+            let request = read(columns, values, shape).unwrap();
+            assert_eq!((request.nodes, request.ranks), want, "{columns} {values} {shape:?}");
+            let is_guessed = columns.is_empty() && shape.is_none();
+            assert_eq!(request.open(1).warnings.len(), usize::from(is_guessed), "{columns} {shape:?}");
+        }
+        for (columns, values, shape, want) in [
+            (
+                ",ranks",
+                ",8",
+                Some("2x4"),
+                "g.csv was measured with 8 nodes and 8 ranks, and --shapes says 2 nodes and 8 ranks",
+            ),
+            (",nodes,ranks", ",3,8", None, "g.csv: 8 ranks cannot be spread evenly over 3 nodes"),
+        ] {
+            let error = read(columns, values, shape).unwrap_err().to_string();
+            assert!(error.starts_with(want), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_profile_holds_for_the_text_and_the_shape() {
+        let fingerprint =
+            |values, shape| OfflineRequest::Replay(read(",iterations", values, shape).unwrap()).fingerprint();
+        let one = fingerprint(",3", None);
+        assert_eq!(one, fingerprint(",3", Some("4x1")));
+        assert!(one != fingerprint(",3", Some("2x1")) && one != fingerprint(",4", None));
+    }
+
+    #[test]
+    fn emitted_files_are_read_as_a_worker_reads_them() {
+        let golden = include_str!("../../../profiles/tests/golden/nccl.toml");
+        let profile = Profile::parse(golden, "golden").unwrap().0;
+        let options = EmitOptions::plain();
+        let file = |format: Format| (format.file_name().to_owned(), emit(&profile, format, &options).unwrap());
+        let files = [file(Format::Env), file(Format::TunerCsv)];
+        let rule = &profile.rule[0];
+        let point = Point { collective: rule.collective, bytes: rule.bytes.min };
+        let at =
+            |ranks| read_deployment(&files, &[point], &BenchInfo { engine: Engine::Replay, nodes: rule.nodes, ranks });
+        let deployment = at(rule.ranks).unwrap();
+        assert_eq!(deployment.choices[&point], rule.choice());
+        assert_eq!(deployment.environment.0.len(), profile.env.len());
+        assert!(at(rule.ranks + 1).unwrap().choices.is_empty(), "a rule holds for its shape");
+
+        let info = BenchInfo { engine: Engine::Replay, nodes: 4, ranks: 4 };
+        let broken = |name: &str, text: &str| {
+            let mut files = files.to_vec();
+            files.iter_mut().filter(|file| file.0 == name).for_each(|file| text.clone_into(&mut file.1));
+            read_deployment(&files, &[point], &info).unwrap_err()
+        };
+        assert!(broken("profile.env", "export A").starts_with("profile.env: line 1: "));
+        assert!(
+            broken("nccl-tuner.csv", "allreduce,0,1,tre,ll,2,4,4,-1,-1")
+                .starts_with("nccl-tuner.csv:1: unknown algorithm")
+        );
+        assert_eq!(read_deployment(&files[..1], &[point], &info).unwrap_err(), "nccl-tuner.csv is missing");
+    }
+}

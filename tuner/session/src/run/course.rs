@@ -270,16 +270,31 @@ impl Run<'_> {
         }
     }
 
-    /// Why there is no result although the default arm runs.
-    fn nothing_measured(&self, outcome: &SearchOutcome) -> RunError {
-        if outcome.stopped_by == StoppedBy::Trials && outcome.environments.iter().all(|tried| tried.failed.is_none()) {
-            let points = self.config.points.len();
-            return RunError::Usage(format!(
-                "{} trials are too few for {points} points: each needs one of the default and one of a choice, so give {} \
-                 --trials or more, or fewer points",
+    /// What the user gave too little of, where nothing else is wrong.
+    fn too_little(&self, outcome: &SearchOutcome) -> Option<String> {
+        if outcome.environments.iter().any(|tried| tried.failed.is_some()) {
+            return None;
+        }
+        let points = self.config.points.len();
+        match outcome.stopped_by {
+            StoppedBy::Trials => Some(format!(
+                "--trials {} is too few for {points} point(s): each needs one of the default and one of a choice, so give {} or \
+                 more, or fewer points",
                 outcome.trials,
                 2 * points
-            ));
+            )),
+            StoppedBy::Seconds => {
+                let text = "the time was over before any choice was measured: give a longer --budget, or fewer points";
+                Some(text.to_owned())
+            }
+            StoppedBy::Converged | StoppedBy::Request => None,
+        }
+    }
+
+    /// Why there is no result although the default arm runs.
+    fn nothing_measured(&self, outcome: &SearchOutcome) -> RunError {
+        if let Some(text) = self.too_little(outcome) {
+            return RunError::Usage(text);
         }
         let tried = outcome.environments.len();
         let why = outcome.environments.iter().find_map(|e| e.failed.clone()).unwrap_or_else(|| "no time".to_owned());
