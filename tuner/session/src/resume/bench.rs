@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use gdrtune_profiles::vocab::{Choice, Environment, Point};
 use gdrtune_tuner::bench::{Bench, BenchError, BenchInfo, Cancel, Earlier, Sample, Script};
 
 use crate::{event::Event, recorder::Recorder};
@@ -74,6 +75,10 @@ impl RecordedBench<'_, '_> {
 impl Bench for RecordedBench<'_, '_> {
     fn info(&self) -> BenchInfo {
         self.inner.info()
+    }
+
+    fn offers(&self, environment: &Environment, point: Point, choice: Option<Choice>) -> bool {
+        self.inner.offers(environment, point, choice)
     }
 
     fn now_s(&self) -> f64 {
