@@ -38,8 +38,8 @@ mod tests {
 
     #[test]
     fn what_the_user_wrote_is_known_from_the_defaults() {
-        let argv = ["gdrtune", "tune", "--fanout", "32", "-w", "a", "--trials=9"].map(OsString::from);
-        let Command::Tune(args) = Cli::read(argv).unwrap().command else { panic!("tune") };
+        let words = ["gdrtune", "tune", "--fanout", "32", "-w", "a", "--trials=9"].map(OsString::from);
+        let Command::Tune(args) = Cli::read(words).unwrap().command else { panic!("tune") };
         assert!(args.gives("fanout") && args.gives("hosts") && args.gives("trials"));
         assert!(!args.gives("sizes") && !args.gives("factor"));
     }

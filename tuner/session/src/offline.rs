@@ -275,9 +275,8 @@ impl ReplayRequest {
         }
         let mut warnings = Vec::new();
         if self.is_shape_guessed {
-            let nodes = self.nodes;
             warnings.push(format!(
-                "{} does not say how many ranks it was measured with: taken for {nodes} nodes with one rank each (--shapes \
+                "{} does not say how many ranks it was measured with: taken for {USUAL_NODES} nodes with one rank each (--shapes \
                  NODESxRANKS_PER_NODE, or the columns nodes and ranks, say otherwise)",
                 self.file
             ));

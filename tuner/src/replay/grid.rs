@@ -454,8 +454,8 @@ mod tests {
     fn the_site_is_the_environment_that_is_most_like_the_defaults() {
         let site = |rows: &[&str]| {
             let header = "nsocks_perthread,buffsize,collective,bytes,algorithm,protocol,channels,mean_us";
-            let rows = rows.iter().map(|row| format!("{row},2.0\n")).collect::<String>();
-            Grid::parse(&format!("{header}\n{rows}")).unwrap().site().to_string()
+            let rows = rows.join(",2.0\n");
+            Grid::parse(&format!("{header}\n{rows},2.0\n")).unwrap().site().to_string()
         };
         let default = |settings: &str, bytes: u32| format!("{settings},allreduce,{bytes},default,default,0");
         let rows = ["8,1048576", "2,4194304", "1,4194304"].map(|settings| default(settings, 1024));

@@ -131,10 +131,15 @@ fn what_is_not_a_real_cluster_says_so() {
     ] {
         let mut state = State::new((80, 24), ThemeName::Base, Colour::Allowed, source);
         feed(&mut state, [&started(engine)]);
+        let mut wide = State::new((120, 40), ThemeName::Base, Colour::Allowed, source);
+        feed(&mut wide, [&started(engine)]);
         if emulated {
             feed(&mut state, [&one_machine]);
         }
         let header = rows(&state).first().cloned().unwrap();
+        let is_without_nodes =
+            rows_of(paint(&wide, Charset::Unicode).buffer()).concat().contains("nothing runs on nodes");
+        assert_eq!(is_without_nodes, !engine.is_real(), "{engine}");
         match expected {
             Some(badge) => {
                 assert!(header.contains(badge), "{header}");
