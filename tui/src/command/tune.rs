@@ -230,7 +230,10 @@ fn execute(mut config: RunConfig, show: &ShowArgs, expect_gain: bool, again: Opt
     let (records, receiver) = mpsc::unbounded_channel();
     let listener: Box<dyn FnMut(&Record) + Send> = if use_ui {
         // What a resumed run has done is shown as its own.
-        told.into_iter().try_for_each(|record| records.send(record)).ok();
+        for record in told {
+            // The UI takes them as soon as it runs.
+            drop(records.send(record));
+        }
         // A UI that was left does not need the records any more.
         Box::new(move |record| drop(records.send(record.clone())))
     } else {
@@ -289,7 +292,9 @@ fn create_store(run: &str) -> Result<RunWriter, Failure> {
 fn headless_listener(json: bool, told: &[Record], controls: Controls) -> Box<dyn FnMut(&Record) + Send> {
     let mut progress: Box<dyn Progress> =
         if json { Box::new(JsonLines(io::stdout())) } else { Box::new(PlainLines::new(io::stderr())) };
-    told.iter().for_each(|record| progress.catch_up(record));
+    for record in told {
+        progress.catch_up(record);
+    }
     let progress = Arc::new(Mutex::new(progress));
     Box::new(move |record| {
         let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);

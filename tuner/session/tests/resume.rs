@@ -157,7 +157,7 @@ fn an_early_end_that_the_user_wanted_is_found_again() {
     whole.run(at_trial(40, Command::Finish)).unwrap();
     let finishing = whole.records().iter().position(|r| matches!(r.event, Event::Finishing { .. })).unwrap();
     let lines = whole.records().len();
-    for cut in [finishing + 1, (finishing + lines) / 2] {
+    for cut in [finishing + 1, usize::midpoint(finishing, lines)] {
         let place = Place::new();
         place.begin_as(&whole.store(), cut);
         place.resume(GRID, nothing).unwrap();
@@ -196,8 +196,7 @@ fn what_is_not_as_it_was_is_named_and_the_store_stays_as_it_is() {
     whole.run(nothing).unwrap();
     let place = Place::new();
     place.begin_as(&whole.store(), 100);
-    let other: String =
-        GRID.lines().filter(|line| !line.contains(",ring,ll,")).map(|line| format!("{line}\n")).collect();
+    let other: String = GRID.split_inclusive('\n').filter(|line| !line.contains(",ring,ll,")).collect();
     let error = place.resume(&other, nothing).unwrap_err();
     let text = error.to_string();
     assert!(matches!(error, RunError::Diverged(_)), "{text}");

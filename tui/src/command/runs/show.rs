@@ -23,7 +23,9 @@ pub(super) fn show(args: &RunArgs) -> Result<Exit, Failure> {
     let run = store::read_run(&path).map_err(Failure::usage)?;
     let mut out = io::stdout().lock();
     let mut page = Page::default();
-    run.records.iter().for_each(|record| page.take(record));
+    for record in &run.records {
+        page.take(record);
+    }
     for (name, text) in &page.lines {
         writeln!(out, "{name:<10} {text}")?;
     }

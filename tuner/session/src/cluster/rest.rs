@@ -99,9 +99,9 @@ mod tests {
         let (ll, simple) = (|channels| Some((Protocol::Ll, channels)), Some((Protocol::Simple, 1)));
         let script = [item(1, None, 2), item(1, ll(1), 3), item(2, ll(2), 1), item(2, simple, 2), item(4, simple, 2)];
         let rest = |outcomes: &[(usize, Outcome)]| {
-            let sample =
+            let told =
                 |(item, outcome): &(usize, Outcome)| Sample { item: *item, process: 0, outcome: outcome.clone() };
-            let rest = Rest::after(&script, &outcomes.iter().map(sample).collect::<Vec<_>>());
+            let rest = Rest::after(&script, &outcomes.iter().map(told).collect::<Vec<_>>());
             rest.0.iter().map(|(place, item)| (*place, item.repeats)).collect::<Vec<_>>()
         };
         let timed = || {
