@@ -55,8 +55,8 @@ pub(crate) enum Command {
     Emit(EmitArgs),
     /// Put a profile where jobs take it from, prove that NCCL uses it, or take it away
     Install(InstallArgs),
-    /// List the recorded runs
-    Runs,
+    /// List the recorded runs, show one, or go on with one that was ended too early
+    Runs(RunsArgs),
     /// Show a recorded run in the terminal UI
     Replay(ReplayArgs),
     /// Supervise workers on this node (started by gdrtune itself)
@@ -407,6 +407,43 @@ pub(crate) struct CheckJobArgs {
     /// With --check: let every rank pose as a node of its own, so that several can share one GPU
     #[arg(long, requires = "check", conflicts_with_all = ["profile", "uninstall"])]
     pub(crate) emulate_nodes: bool,
+}
+
+/// `gdrtune runs`.
+#[derive(Debug, Args)]
+pub(crate) struct RunsArgs {
+    /// What to do with them (default: list).
+    #[command(subcommand)]
+    pub(crate) command: Option<RunsCommand>,
+}
+
+/// The sub-commands of `gdrtune runs`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RunsCommand {
+    /// List the recorded runs
+    List,
+    /// Show how a run was asked for, how far it came, and what came of it
+    Show(RunArgs),
+    /// Go on with a run that was killed, interrupted or lost its nodes; nothing that is in its store is measured again
+    Resume(ResumeArgs),
+}
+
+/// One run.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Run id, the beginning of one, or a .jsonl file
+    pub(crate) run: String,
+}
+
+/// `gdrtune runs resume`.
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    /// Which run.
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// How the run is shown.
+    #[command(flatten)]
+    pub(crate) show: ShowArgs,
 }
 
 /// `gdrtune replay`.

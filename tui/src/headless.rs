@@ -4,6 +4,7 @@
 
 use std::io::{self, Write};
 
+use gdrtune_profiles::{profile::Speedup, vocab::Point};
 use gdrtune_session::event::{
     Arm, Decision, Event, Failure, Level, NodeState, Phase, Record, Trial, TrialResult, goal_words,
 };
@@ -18,6 +19,9 @@ pub(crate) trait Progress: Send {
     /// # Errors
     /// The stream's error; a closed pipe is one too.
     fn show(&mut self, record: &Record) -> io::Result<()>;
+
+    /// Takes note of a record that was shown by an earlier process of the run.
+    fn catch_up(&mut self, record: &Record);
 }
 
 /// Every record as one JSON line.
@@ -31,6 +35,8 @@ impl<W: Write + Send> Progress for JsonLines<W> {
         self.0.write_all(&line)?;
         self.0.flush()
     }
+
+    fn catch_up(&mut self, _: &Record) {}
 }
 
 /// Plain lines: decisions as they fall, and how far the run is every two seconds.
@@ -70,9 +76,8 @@ impl<W: Write + Send> PlainLines<W> {
         let ran = trial.requested.or(trial.selected).map_or_else(|| "own choice".to_owned(), |c| c.to_string());
         let asked = format!("{arm} {ran}").trim_start().to_owned();
         match &trial.result {
-            // The engine ran, or offered, something else: that is about the choice, not a failure of the run.
-            TrialResult::Failed { kind: Failure::Substituted | Failure::Unsupported, .. } => Ok(()),
-            TrialResult::Failed { kind, detail } => {
+            result @ TrialResult::Failed { .. } if !is_failure(result) => Ok(()),
+            TrialResult::Failed { kind, detail, .. } => {
                 self.failed += 1;
                 let text = format!(
                     "trial {} failed ({}): {} {asked}: {detail}",
@@ -100,6 +105,18 @@ impl<W: Write + Send> PlainLines<W> {
 }
 
 impl<W: Write + Send> Progress for PlainLines<W> {
+    fn catch_up(&mut self, record: &Record) {
+        match &record.event {
+            Event::RunStarted { budget_s, .. } => self.budget_s = *budget_s,
+            Event::Phase { phase } => self.phase = Some(*phase),
+            Event::Trial(trial) => {
+                self.trials += 1;
+                self.failed += u64::from(is_failure(&trial.result));
+            }
+            _ => {}
+        }
+    }
+
     fn show(&mut self, record: &Record) -> io::Result<()> {
         let t = record.t_ms;
         match &record.event {
@@ -124,6 +141,9 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                     &format!("run {run}: engine {engine}, {nodes} node(s) {hosts}, {ranks} ranks, seed {seed}{goal}"),
                 )?;
                 engine.label().map_or(Ok(()), |label| self.line(t, label))
+            }
+            Event::Resumed { at, trials, .. } => {
+                self.line(t, &format!("== resumed at {at}: {trials} trials are in the store and are not repeated"))
             }
             Event::Node { host, state, detail, .. } => match state {
                 NodeState::Connecting | NodeState::Closed => Ok(()),
@@ -162,15 +182,7 @@ impl<W: Write + Send> Progress for PlainLines<W> {
             }
             Event::Trial(trial) => self.trial(t, trial),
             Event::Verdict { point, speedup, default_us, tuned_us, decision } => {
-                let text = format!(
-                    "{point}: {default_us:.1} -> {tuned_us:.1} us, {:.2}x [{:.2}, {:.2}], P(faster) {:.3}: {}",
-                    speedup.median,
-                    speedup.low,
-                    speedup.high,
-                    speedup.p_faster,
-                    decision_name(*decision)
-                );
-                self.line(t, &text)
+                self.line(t, &verdict_text(*point, speedup, *default_us, *tuned_us, *decision))
             }
             Event::Written { files } => files.iter().try_for_each(|file| self.line(t, &format!("wrote {file}"))),
             Event::Log { level, host, text } if *level >= Level::Info => {
@@ -181,12 +193,26 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 self.line(t, &format!("{} trials, {} failed", self.trials, self.failed))?;
                 self.line(t, summary)
             }
-            Event::WorkersStarted { .. }
+            Event::Invoked(_)
+            | Event::WorkersStarted { .. }
+            | Event::Site { .. }
+            | Event::Probed(_)
+            | Event::Script { .. }
+            | Event::ScriptEnded { .. }
+            | Event::Finishing { .. }
             | Event::Predicted { .. }
             | Event::Dropped { .. }
             | Event::Best { .. }
             | Event::Log { .. } => Ok(()),
         }
+    }
+}
+
+/// Whether a trial failed. Where the engine ran, or offered, something else, that is about the choice.
+const fn is_failure(result: &TrialResult) -> bool {
+    match result {
+        TrialResult::Timed { .. } => false,
+        TrialResult::Failed { kind, .. } => !matches!(kind, Failure::Substituted | Failure::Unsupported),
     }
 }
 
@@ -220,6 +246,24 @@ pub(crate) const fn decision_name(decision: Decision) -> &'static str {
     }
 }
 
+/// What the A/B says of a point, in a line.
+pub(crate) fn verdict_text(
+    point: Point,
+    speedup: &Speedup,
+    default_us: f64,
+    tuned_us: f64,
+    decision: Decision,
+) -> String {
+    format!(
+        "{point}: {default_us:.1} -> {tuned_us:.1} us, {:.2}x [{:.2}, {:.2}], P(faster) {:.3}: {}",
+        speedup.median,
+        speedup.low,
+        speedup.high,
+        speedup.p_faster,
+        decision_name(decision)
+    )
+}
+
 /// A kind of failure in words.
 pub(crate) const fn failure_name(kind: Failure) -> &'static str {
     match kind {
@@ -233,7 +277,7 @@ pub(crate) const fn failure_name(kind: Failure) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use gdrtune_profiles::vocab::{Collective, Environment, Point};
+    use gdrtune_profiles::vocab::{Collective, Environment};
 
     use super::*;
 
@@ -246,6 +290,7 @@ mod tests {
             requested: None,
             selected: None,
             process: 0,
+            item: None,
             result,
         })
     }
@@ -258,6 +303,7 @@ mod tests {
             max_us: 140.0,
             cpu_us: 60.0,
             busbw_gbs: 0.82,
+            iterations: 20,
         }
     }
 
@@ -265,7 +311,7 @@ mod tests {
     fn progress_is_rare_and_failures_are_always_said() {
         let mut out = Vec::new();
         let mut lines = PlainLines::new(&mut out);
-        let failed = TrialResult::Failed { kind: Failure::Hung, detail: "killed at its deadline".into() };
+        let failed = TrialResult::Failed { kind: Failure::Hung, detail: "killed at its deadline".into(), ran: None };
         let events = [
             (0, Event::Shape { index: 1, of: 2, nodes: 2, ranks: 16 }),
             (0, Event::Phase { phase: Phase::Search }),

@@ -31,13 +31,13 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Agent => return command::node::agent(),
         Command::Worker(args) => return command::node::worker(args),
-        Command::Demo(args) => command::tune::demo(&args),
-        Command::Tune(args) => command::tune::tune(&args),
+        Command::Demo(args) => command::tune::demo(&args, None),
+        Command::Tune(args) => command::tune::tune(&args, None),
         Command::Bench(args) => command::bench::bench(&args),
         Command::Verify(args) => command::verify::verify(&args),
         Command::Emit(args) => command::emit::emit(&args),
         Command::Install(args) => command::install::install(&args),
-        Command::Runs => command::runs::runs(),
+        Command::Runs(args) => command::runs::runs(args),
         Command::Replay(args) => command::runs::replay(&args),
     };
     match result {

@@ -142,6 +142,42 @@ pub trait Bench {
     /// # Errors
     /// [`BenchError`] when no further sample of this script will come.
     fn run(&mut self, script: &Script, cancel: &Cancel, sink: &mut dyn FnMut(Sample)) -> Result<(), BenchError>;
+
+    /// Goes on with a script that an earlier process of the same run began, or finished: `sink` gets only the samples that
+    /// `earlier` lacks. Every script of that process comes here, in order, before the first call of [`Bench::run`].
+    ///
+    /// As it stands it is for benches that compute their samples: they get into the state that they were in by computing
+    /// them again. One that really measures must not.
+    ///
+    /// # Errors
+    /// As [`Bench::run`]; those of a finished script are known to the caller.
+    fn take_up(
+        &mut self,
+        script: &Script,
+        earlier: &Earlier<'_>,
+        cancel: &Cancel,
+        sink: &mut dyn FnMut(Sample),
+    ) -> Result<(), BenchError> {
+        let mut known = earlier.samples.len();
+        self.run(script, cancel, &mut |sample| {
+            if known == 0 {
+                sink(sample);
+            } else {
+                known -= 1;
+            }
+        })
+    }
+}
+
+/// What an earlier process of a run has of a script.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Earlier<'a> {
+    /// Its samples, in the order in which they came.
+    pub samples: &'a [Sample],
+    /// The bench's clock after the last of them, as far as it is known.
+    pub now_s: f64,
+    /// Whether the script was finished.
+    pub is_complete: bool,
 }
 
 /// A switch that ends a running script at once, in mid-trial. Clones share one switch.

@@ -143,12 +143,8 @@ fn the_fast_rail_and_ring_are_found_within_a_minute_of_measuring() {
         let tried: Vec<String> =
             outcome.environments.iter().map(|e| format!("{}: {:.3}", e.environment, e.score)).collect();
         assert_eq!(outcome.environment.get("NCCL_SOCKET_IFNAME"), Some("=railA"), "seed {seed}: {tried:?}");
-        // The binding decides most, so it comes first.
-        let bindings: Vec<_> = outcome.environments.iter().skip(1).take(2).map(|e| &e.environment).collect();
-        assert!(
-            bindings.iter().all(|e| e.iter().all(|(name, _)| name == "NCCL_SOCKET_IFNAME") && !e.is_empty()),
-            "{tried:?}"
-        );
+        // A third of the 27 at most.
+        assert!(outcome.environments.len() <= 9, "seed {seed}: {tried:?}");
         for result in &outcome.points {
             let choice = result.pick.choice.unwrap();
             assert_eq!(choice.algorithm, Algorithm::Ring, "seed {seed}, {}: {choice}; {tried:?}", result.pick.point);

@@ -22,6 +22,11 @@ pub(super) fn space(given: &str) -> Result<SpaceFile, Failure> {
     read("--space", given, SpaceFile::preset, SpaceFile::parse)
 }
 
+/// The file that an option's value names, if it is no preset.
+pub(super) fn file_of<'a>(given: &'a str, mut presets: impl Iterator<Item = &'a str>) -> Option<&'a Path> {
+    (!presets.any(|preset| preset == given)).then(|| Path::new(given))
+}
+
 /// A preset goes before a file of the same name: `./NAME` is the file.
 fn read<T>(
     option: &str,

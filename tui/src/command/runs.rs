@@ -1,19 +1,33 @@
 //! `gdrtune runs` and `gdrtune replay`: what the run stores hold.
 
-use std::io::{self, IsTerminal, Write};
+mod resume;
+mod show;
+
+use std::{
+    io::{self, IsTerminal, Write},
+    path::Path,
+};
 
 use gdrtune_session::{index, store};
 use tokio::sync::mpsc;
 
 use crate::{
-    cli::ReplayArgs,
+    cli::{ReplayArgs, RunsArgs, RunsCommand},
     exit::{Exit, Failure},
     headless::{PlainLines, Progress},
     paths,
     ui::{self, Source, UiOptions, replay},
 };
 
-pub(crate) fn runs() -> Result<Exit, Failure> {
+pub(crate) fn runs(args: RunsArgs) -> Result<Exit, Failure> {
+    match args.command {
+        None | Some(RunsCommand::List) => list(),
+        Some(RunsCommand::Show(args)) => show::show(&args),
+        Some(RunsCommand::Resume(args)) => resume::resume(args),
+    }
+}
+
+fn list() -> Result<Exit, Failure> {
     let dir = paths::runs_dir()?;
     let (rows, unreadable) = index::rebuild(&dir).map_err(anyhow::Error::from)?;
     let mut out = io::stdout().lock();
@@ -27,7 +41,11 @@ pub(crate) fn runs() -> Result<Exit, Failure> {
         )?;
     }
     for row in rows {
-        let end = if row.end.is_empty() { "killed" } else { &row.end };
+        let end = if row.end.is_empty() {
+            unfinished(&dir.join(&row.run).with_extension(store::EXTENSION))
+        } else {
+            &row.end
+        };
         writeln!(
             out,
             "{:<26} {:<8} {:>6} {:>8} {:>6}  {end:<14} {}",
@@ -38,6 +56,11 @@ pub(crate) fn runs() -> Result<Exit, Failure> {
         writeln!(io::stderr(), "left out: {problem}")?;
     }
     Ok(Exit::Done)
+}
+
+/// What a run without an end is. One that cannot be looked at is not running here.
+fn unfinished(path: &Path) -> &'static str {
+    if store::is_running(path).unwrap_or(false) { "running" } else { "killed" }
 }
 
 pub(crate) fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {

@@ -1,7 +1,9 @@
 //! `gdrtune tune` and `gdrtune demo`: a whole run, shown by the terminal UI or by lines.
 
 use std::{
+    fs,
     io::{self, IsTerminal, Write},
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
     thread,
 };
@@ -9,6 +11,7 @@ use std::{
 use anyhow::Context as _;
 use gdrtune_fleet::LauncherKind;
 use gdrtune_profiles::{
+    profile::Profile,
     setting::SpaceSettings,
     size::parse_sizes,
     space::SpaceFile,
@@ -18,17 +21,19 @@ use gdrtune_profiles::{
 use gdrtune_session::{
     connect::{ConnectError, IN_USE_HINT},
     control::Controls,
-    event::{Command, Record, RunEnd},
+    event::{Command, InputFile, Invocation, Owner, Record, RunEnd},
     open::ClusterRequest,
-    output::{Existing, OutputDir},
+    output::{Existing, OutputClaim, OutputDir},
     recorder::Recorder,
+    resume::Earlier,
     run::{self, Goal, OUTPUT_FILES, RunConfig, RunOutcome, Target},
     store::RunWriter,
 };
 use gdrtune_tuner::{objective::Objective, search::Strategy};
+use rustix::system::uname;
 use tokio::sync::{mpsc, oneshot};
 
-use super::offline;
+use super::{offline, presets::file_of};
 use crate::{
     cli::{DemoArgs, GoalArgs, ObjectiveArg, ShowArgs, SpaceArgs, TuneArgs},
     exit::{Exit, Failure},
@@ -43,20 +48,31 @@ const DEMO_SIZES: &str = "1K-4M";
 /// Shortest deadline of a measurement in the demo, in milliseconds: nothing there takes a tenth of it.
 const DEMO_LEASE_MS: u64 = 5_000;
 
-pub(crate) fn demo(args: &DemoArgs) -> Result<Exit, Failure> {
+/// A run of which an earlier process has left a part.
+pub(crate) struct Again {
+    /// At the end of its store.
+    pub(crate) writer: RunWriter,
+    /// What is in the store.
+    pub(crate) records: Vec<Record>,
+    /// The same as the run reads it.
+    pub(crate) earlier: Earlier,
+}
+
+pub(crate) fn demo(args: &DemoArgs, again: Option<Again>) -> Result<Exit, Failure> {
     let cluster = super::cluster_at(hosts::this_machine(hosts::LOCAL_RANKS), LauncherKind::Local)?;
     let sizes = parse_sizes(DEMO_SIZES, 4).map_err(Failure::usage)?;
     let points = sizes.iter().map(|&bytes| Point { collective: Collective::AllReduce, bytes }).collect();
-    let out = claim(&args.out, Existing::Replace)?;
+    let out = claim(&args.out, Existing::Replace, again.as_ref())?;
+    let invocation = invocation(&[], again.as_ref())?;
     let config = RunConfig {
         min_lease_ms: DEMO_LEASE_MS,
         seed: args.seed,
-        ..base_config(Target::Cluster(cluster), points, super::presets::space(SpaceFile::DEMO)?, out)
+        ..base_config(Target::Cluster(cluster), points, super::presets::space(SpaceFile::DEMO)?, out, invocation)
     };
-    execute(config, &args.show, false)
+    execute(config, &args.show, false, again)
 }
 
-pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
+pub(crate) fn tune(args: &TuneArgs, again: Option<Again>) -> Result<Exit, Failure> {
     let space = super::presets::space(&args.space.space)?;
     let workload = args.goal.workload.as_deref().map(super::presets::workload).transpose()?;
     let goal = goal(&args.goal, workload.as_ref())?;
@@ -67,7 +83,8 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
     let SpaceArgs { pin, exclude, add, .. } = &args.space;
     let settings = SpaceSettings::parse(pin, exclude, add).map_err(Failure::usage)?;
     let existing = if args.force { Existing::Replace } else { Existing::Refuse };
-    let out = claim(&args.out, existing)?;
+    let out = claim(&args.out, existing, again.as_ref())?;
+    let invocation = invocation(&input_files(args), again.as_ref())?;
     let config = RunConfig {
         shapes,
         goal,
@@ -77,9 +94,17 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<Exit, Failure> {
         strategy: args.strategy,
         min_lease_ms: args.measure.trial.min_lease_ms(),
         seed: args.seed,
-        ..base_config(target, points, space, out)
+        ..base_config(target, points, space, out, invocation)
     };
-    execute(config, &args.show, args.expect_gain)
+    execute(config, &args.show, args.expect_gain, again)
+}
+
+/// The files that decide what a run does.
+fn input_files(args: &TuneArgs) -> [Option<&Path>; 4] {
+    let workload = args.goal.workload.as_deref();
+    let workload = workload.and_then(|given| file_of(given, Workload::PRESETS.iter().map(|preset| preset.name)));
+    let space = file_of(&args.space.space, SpaceFile::PRESETS.iter().map(|preset| preset.name));
+    [args.hosts.hostfile.as_deref(), args.grid.as_deref(), workload, space]
 }
 
 /// What is tuned where, and how long.
@@ -134,7 +159,13 @@ fn shapes(args: &TuneArgs, cluster: &mut ClusterRequest) -> Result<Vec<Vec<u32>>
 }
 
 /// What `tune` and `demo` share, with the defaults of a plain `tune` in this space.
-fn base_config(target: Target, points: Vec<Point>, space: SpaceFile, out: OutputDir) -> RunConfig {
+fn base_config(
+    target: Target,
+    points: Vec<Point>,
+    space: SpaceFile,
+    out: OutputDir,
+    invocation: Invocation,
+) -> RunConfig {
     RunConfig {
         run_id: run::new_run_id(),
         tool: env!("CARGO_PKG_VERSION").to_owned(),
@@ -150,11 +181,46 @@ fn base_config(target: Target, points: Vec<Point>, space: SpaceFile, out: Output
         min_lease_ms: 20_000,
         seed: 1,
         out,
+        invocation,
     }
 }
 
-fn claim(path: &std::path::Path, existing: Existing) -> Result<OutputDir, Failure> {
-    OutputDir::claim(path, OUTPUT_FILES, existing).map_err(|error| {
+/// How this process was asked for what it does, `files` being those that its arguments name; of a run that goes on, how that
+/// was.
+///
+/// # Errors
+/// Wrong use: a file that cannot be read, or is not what it was when the run began.
+fn invocation(files: &[Option<&Path>], again: Option<&Again>) -> Result<Invocation, Failure> {
+    let read = |path: &&Path| {
+        let name = path.display().to_string();
+        let bytes = fs::read(path).with_context(|| format!("read {name}")).map_err(Failure::usage)?;
+        Ok(InputFile { path: name, sha256: run::sha256(&bytes) })
+    };
+    let inputs = files.iter().flatten().map(read).collect::<Result<Vec<InputFile>, Failure>>()?;
+    let host = uname().nodename().to_string_lossy().into_owned();
+    let by = Owner { pid: std::process::id(), host };
+    let Some(again) = again else {
+        let words = std::env::args_os().skip(1).map(|word| word.into_string().ok());
+        let args = words.collect::<Option<Vec<String>>>().unwrap_or_default();
+        let dir = std::env::current_dir()?.display().to_string();
+        return Ok(Invocation { args, dir, inputs, by, out: OutputClaim::default() });
+    };
+    let begun = &again.earlier.invocation;
+    if let Some(changed) = inputs.iter().find(|input| !begun.inputs.contains(input)) {
+        let text = format!("{} is not what it was when run {} began", changed.path, again.earlier.run);
+        return Err(Failure::usage_text(text).with_hint("put the file back as it was, or begin another run"));
+    }
+    Ok(Invocation { by, ..begun.clone() })
+}
+
+fn claim(path: &Path, existing: Existing, again: Option<&Again>) -> Result<OutputDir, Failure> {
+    let claimed = match again {
+        None => OutputDir::claim(path, OUTPUT_FILES, existing),
+        Some(Again { earlier, .. }) => {
+            OutputDir::claim_again(path, OUTPUT_FILES, earlier.invocation.out, |dir| is_of_run(dir, &earlier.run))
+        }
+    };
+    claimed.map_err(|error| {
         let failure = Failure::usage(error);
         match existing {
             Existing::Refuse => {
@@ -165,12 +231,21 @@ fn claim(path: &std::path::Path, existing: Existing) -> Result<OutputDir, Failur
     })
 }
 
+/// Whether the folder's profile is of that run.
+fn is_of_run(dir: &Path, run: &str) -> bool {
+    let text = fs::read_to_string(dir.join("profile.toml")).unwrap_or_default();
+    Profile::parse(&text, "profile.toml").is_ok_and(|(profile, _)| profile.run.id == run)
+}
+
 /// Runs, shows, and says at the end what came of it.
-fn execute(config: RunConfig, show: &ShowArgs, expect_gain: bool) -> Result<Exit, Failure> {
-    let dir = paths::runs_dir()?;
-    let writer = RunWriter::create(&dir, &config.run_id).map_err(|error| {
-        Failure::new(Exit::Unexpected, error).with_hint("set GDRTUNE_STATE_DIR to a folder that can be written")
-    })?;
+fn execute(mut config: RunConfig, show: &ShowArgs, expect_gain: bool, again: Option<Again>) -> Result<Exit, Failure> {
+    let (writer, told, earlier) = match again {
+        Some(Again { writer, records, earlier }) => {
+            config.run_id.clone_from(&earlier.run);
+            (writer, records, Some(earlier))
+        }
+        None => (create_store(&config.run_id)?, Vec::new(), None),
+    };
     let store = writer.path().to_owned();
     let runtime = super::runtime()?;
     let controls = Controls::new();
@@ -178,17 +253,26 @@ fn execute(config: RunConfig, show: &ShowArgs, expect_gain: bool) -> Result<Exit
 
     let (records, receiver) = mpsc::unbounded_channel();
     let listener: Box<dyn FnMut(&Record) + Send> = if use_ui {
+        // What a resumed run has done is shown as its own.
+        for record in told {
+            // The UI takes them as soon as it runs.
+            drop(records.send(record));
+        }
         // A UI that was left does not need the records any more.
         Box::new(move |record| drop(records.send(record.clone())))
     } else {
-        headless_listener(show.json, controls.clone())
+        headless_listener(show.json, &told, controls.clone())
     };
-    let recorder = Recorder::new(writer, listener);
+    let recorder = match &earlier {
+        Some(earlier) => Recorder::resume(writer, listener, earlier),
+        None => Recorder::new(writer, listener),
+    };
+    let measured = earlier.map(|earlier| earlier.measured);
     let (done, finished) = oneshot::channel();
     let handle = runtime.handle().clone();
     let session_controls = controls.clone();
     let session = thread::Builder::new().name("session".to_owned()).spawn(move || {
-        let outcome = run::tune(&config, &recorder, &session_controls, &handle);
+        let outcome = run::tune(&config, measured, &recorder, &session_controls, &handle);
         // The receiver waits until the end, unless this process is leaving anyway.
         done.send(()).ok();
         outcome
@@ -222,9 +306,19 @@ fn execute(config: RunConfig, show: &ShowArgs, expect_gain: bool) -> Result<Exit
     conclude(outcome, &store, use_ui, expect_gain)
 }
 
-fn headless_listener(json: bool, controls: Controls) -> Box<dyn FnMut(&Record) + Send> {
-    let progress: Box<dyn Progress> =
+fn create_store(run: &str) -> Result<RunWriter, Failure> {
+    RunWriter::create(&paths::runs_dir()?, run).map_err(|error| {
+        Failure::new(Exit::Unexpected, error).with_hint("set GDRTUNE_STATE_DIR to a folder that can be written")
+    })
+}
+
+/// Shows what comes as lines; `told` is what an earlier process of the run has shown.
+fn headless_listener(json: bool, told: &[Record], controls: Controls) -> Box<dyn FnMut(&Record) + Send> {
+    let mut progress: Box<dyn Progress> =
         if json { Box::new(JsonLines(io::stdout())) } else { Box::new(PlainLines::new(io::stderr())) };
+    for record in told {
+        progress.catch_up(record);
+    }
     let progress = Arc::new(Mutex::new(progress));
     Box::new(move |record| {
         let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
@@ -238,20 +332,29 @@ fn headless_listener(json: bool, controls: Controls) -> Box<dyn FnMut(&Record) +
 /// The exit code, and the last words on stderr.
 fn conclude(
     outcome: Result<RunOutcome, run::RunError>,
-    store: &std::path::Path,
+    store: &Path,
     after_ui: bool,
     expect_gain: bool,
 ) -> Result<Exit, Failure> {
     let outcome = outcome.map_err(|error| {
         let exit = match &error {
             run::RunError::Connect(_) | run::RunError::Unusable(_) => Exit::Preflight,
-            run::RunError::Usage(_) => Exit::Usage,
+            run::RunError::Usage(_) | run::RunError::Diverged(_) => Exit::Usage,
             run::RunError::NodesLost(_) => Exit::NodesLost,
             run::RunError::Interrupted => Exit::Interrupted,
             run::RunError::Output(_) | run::RunError::Store(_) | run::RunError::Internal(_) => Exit::Unexpected,
         };
         let hint = match &error {
             run::RunError::Connect(ConnectError::InUse { .. }) => IN_USE_HINT.to_owned(),
+            run::RunError::Diverged(_) => {
+                "the machine, the files or gdrtune are not what they were: put them back, or begin \
+                                           another run with gdrtune tune"
+                    .to_owned()
+            }
+            run::RunError::Interrupted | run::RunError::NodesLost(_) => {
+                let run = store.file_stem().unwrap_or_default().display();
+                format!("gdrtune runs resume {run} goes on from here; what was measured is in {}", store.display())
+            }
             _ => format!("everything that was measured is in {}", store.display()),
         };
         Failure::new(exit, error).with_hint(hint)

@@ -83,6 +83,12 @@ impl Run {
                     shape: None,
                 });
             }
+            Event::Resumed { at, trials, .. } => {
+                // Its process ended, not the run.
+                self.summary.ended = None;
+                let trials = text::count(trials, "trial");
+                self.note(t_ms, Level::Info, format!("resumed at {at}: {trials} are kept"));
+            }
             Event::Shape { index, of, nodes, ranks } => {
                 self.summary.start_shape(ShapeInPlay { index, of, n_nodes: nodes, n_ranks: ranks });
                 let sizes = [text::count(u64::from(nodes), "node"), text::count(u64::from(ranks), "rank")];
@@ -141,8 +147,15 @@ impl Run {
                 self.note(t_ms, level, summary.clone());
                 self.summary.ended = Some(Ended { end: Some(end), summary });
             }
-            // The frequent ones are taken by `ingest`; predictions are a table for later, of which the log has what matters.
+            // The frequent ones are taken by `ingest`; the log has what matters of predictions, the site and the engine; the
+            // others are for a resume.
             Event::Predicted { .. }
+            | Event::Invoked(_)
+            | Event::Site { .. }
+            | Event::Probed(_)
+            | Event::Script { .. }
+            | Event::ScriptEnded { .. }
+            | Event::Finishing { .. }
             | Event::Trial(_)
             | Event::Log { .. }
             | Event::Node { .. }
@@ -176,7 +189,7 @@ impl Run {
                 let gain = against.filter(|_| 0.0 < time_us).map(|default_us| default_us / time_us);
                 Outcome::Timed { time_us, busbw_gbs, gain }
             }
-            TrialResult::Failed { kind, detail } => Outcome::Failed { kind, detail: detail.into_boxed_str() },
+            TrialResult::Failed { kind, detail, .. } => Outcome::Failed { kind, detail: detail.into_boxed_str() },
         };
         // What was substituted or is not offered is about the choice; only the rest is a failure of the run.
         if let Outcome::Failed { kind: kind @ (Failure::Wrong | Failure::Hung | Failure::Crashed), detail } = &outcome {

@@ -11,6 +11,10 @@ use gdrtune_profiles::{
 };
 use serde::{Deserialize, Serialize};
 
+pub use self::resume::{InputFile, Invocation, Owner, RanInstead, ScriptSetup};
+
+mod resume;
+
 /// Version of the lines of a run store.
 pub const SCHEMA_VERSION: u32 = 1;
 
@@ -63,6 +67,17 @@ pub enum Event {
         /// Percent that a choice must be faster for each channel more.
         #[serde(default)]
         sm_cost: f64,
+    },
+    /// How the run was asked for: all that a resume needs to ask for the same again.
+    Invoked(Invocation),
+    /// Another process goes on with a run whose process ended too early. The times go on where they were.
+    Resumed {
+        /// When, in UTC.
+        at: String,
+        /// Measurements that are not repeated.
+        trials: u64,
+        /// Who goes on.
+        by: Owner,
     },
     /// A node's state changed.
     Node {
@@ -141,6 +156,13 @@ pub enum Event {
         #[serde(default)]
         engine: Option<EngineFacts>,
     },
+    /// What the site sets for collectives on the nodes of the present shape.
+    Site {
+        /// Nodes, folded, and their variables.
+        environments: Vec<(String, Environment)>,
+    },
+    /// What the engine is, said once it was asked.
+    Probed(EngineFacts),
     /// What the library itself predicts for a point, in processes with nothing set; combinations that are not here are
     /// not allowed by it.
     Predicted {
@@ -149,8 +171,34 @@ pub enum Event {
         /// Algorithm, protocol and time in microseconds; channels are not predicted.
         times_us: Vec<(Choice, f64)>,
     },
+    /// A script is about to run.
+    Script {
+        /// Running number from 0.
+        script: u64,
+        /// What the workers run with.
+        setup: ScriptSetup,
+        /// Whether the workers must be new processes.
+        fresh: bool,
+        /// Point, choice and repeats of each measurement, in order.
+        items: Vec<(Point, Option<Choice>, u32)>,
+    },
     /// One measurement.
     Trial(Trial),
+    /// A script has run, or its setup could not be started. One that was cut off has no such record.
+    ScriptEnded {
+        /// Its number.
+        script: u64,
+        /// The bench's clock in seconds, as the search reads it until the next script has ended.
+        clock_s: f64,
+        /// What could not be started, and why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unstarted: Option<(String, String)>,
+    },
+    /// The search is told to end early.
+    Finishing {
+        /// The how manieth question how to go on had this answer, from 1.
+        question: u64,
+    },
     /// A choice is out of the race for a point.
     Dropped {
         /// Settings over the site's.
@@ -288,6 +336,9 @@ pub struct Trial {
     pub selected: Option<Choice>,
     /// The set of processes that measured it.
     pub process: u32,
+    /// Place in its script's items; absent in old stores, which cannot be resumed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<u32>,
     /// What came of it.
     pub result: TrialResult,
 }
@@ -322,6 +373,9 @@ pub enum TrialResult {
         cpu_us: f64,
         /// Bus bandwidth in GB/s.
         busbw_gbs: f64,
+        /// Timed calls; 0 where nobody says.
+        #[serde(default)]
+        iterations: u32,
     },
     /// Not timed, or the time does not count.
     Failed {
@@ -329,6 +383,9 @@ pub enum TrialResult {
         kind: Failure,
         /// What was said.
         detail: String,
+        /// Times of what ran in its place.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ran: Option<RanInstead>,
     },
 }
 

@@ -16,5 +16,6 @@ pub mod open;
 pub mod output;
 pub mod recheck;
 pub mod recorder;
+pub mod resume;
 pub mod run;
 pub mod store;

@@ -7,8 +7,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde::{Deserialize, Serialize};
+
 /// Space that a run's files need at most, in bytes: a profile, its emitted files and the choices of some hundred points.
 const RESERVE_BYTES: usize = 1 << 20;
+
+/// What the file is called that proves that there is room.
+const RESERVE: &str = "reserve";
 
 /// A folder that cannot take the files.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +50,17 @@ pub enum Existing {
     Replace,
 }
 
+/// What a run store keeps of a claim, so that the same run can take the folder again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputClaim {
+    /// Whether the run made the folder.
+    pub is_new: bool,
+    /// Whether files of an earlier run may be replaced.
+    pub replaces: bool,
+    /// What its temporary files are called by.
+    pub token: u64,
+}
+
 /// A folder that was checked and can be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputDir {
@@ -61,18 +77,62 @@ impl OutputDir {
     /// # Errors
     /// [`OutputError`]; `names` are the files that count as an earlier run's.
     pub fn claim(path: &Path, names: &[&str], existing: Existing) -> Result<Self, OutputError> {
+        let dir = Self::make(path, existing)?;
+        dir.check_free(names.iter().copied())?;
+        dir.check_room()?;
+        Ok(dir)
+    }
+
+    fn make(path: &Path, existing: Existing) -> Result<Self, OutputError> {
         if path.exists() && !path.is_dir() {
             return Err(OutputError::NotAFolder(path.to_owned()));
         }
         let is_new = !path.exists();
         fs::create_dir_all(path).map_err(io_error("create the output folder", path))?;
-        let dir = Self { path: path.to_owned(), is_new, existing, token: rand::random() };
+        Ok(Self { path: path.to_owned(), is_new, existing, token: rand::random() })
+    }
+
+    /// Takes a folder again that a killed process of the same run had claimed, and removes what that one left half-written.
+    /// Files of `names` may be there where `are_own` says that they are the run's.
+    ///
+    /// # Errors
+    /// [`OutputError`], as for a claim.
+    pub fn claim_again(
+        path: &Path,
+        names: &[&str],
+        claim: OutputClaim,
+        are_own: impl FnOnce(&Path) -> bool,
+    ) -> Result<Self, OutputError> {
+        let existing = if claim.replaces { Existing::Replace } else { Existing::Refuse };
+        let mut dir = Self::make(path, existing)?;
+        (dir.is_new, dir.token) = (dir.is_new || claim.is_new, claim.token);
+        if are_own(path) {
+            dir.existing = Existing::Replace;
+        }
         dir.check_free(names.iter().copied())?;
-        let probe = dir.temporary("reserve");
+        for name in names.iter().chain(&[RESERVE]) {
+            let left = dir.temporary(name);
+            match fs::remove_file(&left) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(io_error("remove what was left of", &left)(error));
+                }
+                _ => {}
+            }
+        }
+        dir.check_room()?;
+        Ok(dir)
+    }
+
+    /// What another process of the run needs to claim the folder again.
+    pub fn claimed(&self) -> OutputClaim {
+        OutputClaim { is_new: self.is_new, replaces: self.existing == Existing::Replace, token: self.token }
+    }
+
+    fn check_room(&self) -> Result<(), OutputError> {
+        let probe = self.temporary(RESERVE);
         let written = write_synced(&probe, &vec![0; RESERVE_BYTES]);
         let removed = fs::remove_file(&probe);
-        written.and(removed).map_err(io_error("write to the output folder", path))?;
-        Ok(dir)
+        written.and(removed).map_err(io_error("write to the output folder", &self.path))
     }
 
     /// The folder.
@@ -173,6 +233,24 @@ mod tests {
         let error = out.write_all(&[file("profile.toml", "1"), file("no/such/folder", "")]).unwrap_err();
         assert!(error.to_string().starts_with("write "), "{error}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_killed_run_takes_its_folder_again_and_leaves_nothing_half_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        let claim = OutputDir::claim(&path, NAMES, Existing::Refuse).unwrap();
+        for name in ["profile.toml", RESERVE] {
+            fs::write(claim.temporary(name), "half").unwrap();
+        }
+        fs::write(path.join(".profile.toml.0.tmp"), "of another run").unwrap();
+        let again = |are_own: bool| OutputDir::claim_again(&path, NAMES, claim.claimed(), |_| are_own);
+        assert_eq!(again(false).unwrap(), claim, "a new one that refuses");
+        let left: Vec<_> = fs::read_dir(&path).unwrap().flatten().map(|entry| entry.file_name()).collect();
+        assert_eq!(left, [".profile.toml.0.tmp"]);
+        fs::write(path.join("profile.toml"), "1").unwrap();
+        assert!(again(false).is_err(), "another run was here");
+        again(true).unwrap().write_all(&[file("profile.toml", "2")]).unwrap();
     }
 
     #[test]

@@ -7,17 +7,33 @@ use std::{
 
 use crate::{
     event::{Event, Level, Record},
+    resume::{Divergence, Earlier, Retrace, Told, is_decision},
     store::{RunWriter, StoreError},
 };
 
 /// Takes a record after it is on disk. Must not block.
 pub type Listener = Box<dyn FnMut(&Record) + Send>;
 
+/// Why nothing is recorded any more.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The store cannot be written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A resumed run does something else than it did before. Nothing of that is in the store.
+    #[error(transparent)]
+    Diverged(#[from] Divergence),
+}
+
 struct Inner {
     writer: RunWriter,
     listener: Listener,
     next_seq: u64,
-    failed: Option<StoreError>,
+    /// What is in the store already, of a resumed run.
+    retrace: Retrace,
+    failed: Option<RecordError>,
+    /// Set when the run is ended before its time: what follows from that is no decision.
+    is_cut_short: bool,
     /// Set for good by a failed write: what follows half a line would make the whole file unreadable.
     is_broken: bool,
 }
@@ -26,23 +42,44 @@ struct Inner {
 #[derive(Clone)]
 pub struct Recorder {
     started: Instant,
+    /// Milliseconds of the run before that.
+    started_ms: u64,
     inner: Arc<Mutex<Inner>>,
 }
 
 impl Recorder {
     /// A recorder that writes to `writer` and shows to `listener`.
     pub fn new(writer: RunWriter, listener: Listener) -> Self {
-        let inner = Inner { writer, listener, next_seq: 0, failed: None, is_broken: false };
-        Self { started: Instant::now(), inner: Arc::new(Mutex::new(inner)) }
+        Self::at(writer, listener, 0, 0, Retrace::default())
     }
 
-    /// Records an event. After a failed write nothing more is shown: see [`Recorder::failure`].
+    /// A recorder that goes on with a run: `writer` is at the end of its file.
+    pub fn resume(writer: RunWriter, listener: Listener, earlier: &Earlier) -> Self {
+        Self::at(writer, listener, earlier.next_seq, earlier.t_ms, earlier.retrace.clone())
+    }
+
+    fn at(writer: RunWriter, listener: Listener, next_seq: u64, started_ms: u64, retrace: Retrace) -> Self {
+        let inner = Inner { writer, listener, next_seq, retrace, failed: None, is_cut_short: false, is_broken: false };
+        Self { started: Instant::now(), started_ms, inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// Records an event; one that the store has already is left out. After a failed write nothing more is shown: see
+    /// [`Recorder::failure`].
     pub fn record(&self, event: Event) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if inner.is_broken {
+        if inner.is_broken || (inner.is_cut_short && is_decision(&event)) {
             return;
         }
-        let t_ms = self.started.elapsed().as_millis() as u64;
+        let event = match inner.retrace.hold(event) {
+            Told::New(event) => event,
+            Told::Before => return,
+            Told::Differs(divergence) => {
+                inner.failed = Some(divergence.into());
+                inner.is_broken = true;
+                return;
+            }
+        };
+        let t_ms = self.started_ms + self.started.elapsed().as_millis() as u64;
         let record = Record { seq: inner.next_seq, t_ms, event };
         match inner.writer.append(&record) {
             Ok(()) => {
@@ -50,7 +87,7 @@ impl Recorder {
                 (inner.listener)(&record);
             }
             Err(error) => {
-                inner.failed = Some(error);
+                inner.failed = Some(error.into());
                 inner.is_broken = true;
             }
         }
@@ -61,12 +98,23 @@ impl Recorder {
         self.record(Event::Log { level, host: host.to_owned(), text: text.into() });
     }
 
+    /// Records no further decision: the user or a lost node ended the run, and what the search makes of that must not be in
+    /// the way of a resume.
+    pub fn cut_short(&self) {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).is_cut_short = true;
+    }
+
     /// Takes the error that stopped the recording, if there is one. A run that cannot be recorded must end.
-    pub fn failure(&self) -> Option<StoreError> {
+    pub fn failure(&self) -> Option<RecordError> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).failed.take()
     }
 
-    /// Whether a write has failed.
+    /// Whether the run still does what it did in an earlier process.
+    pub fn is_retracing(&self) -> bool {
+        !self.inner.lock().unwrap_or_else(PoisonError::into_inner).retrace.is_over()
+    }
+
+    /// Whether nothing can be recorded any more.
     pub fn has_failed(&self) -> bool {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).is_broken
     }

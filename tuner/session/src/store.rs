@@ -5,13 +5,13 @@
 //! killed, the disk was full); readers leave that line out and say so.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Write},
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Read, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
-use crate::event::Record;
+use crate::event::{Event, Owner, Record};
 
 /// Ending of a run's file.
 pub const EXTENSION: &str = "jsonl";
@@ -38,6 +38,14 @@ pub enum StoreError {
         line: usize,
         /// What is wrong with it.
         source: serde_json::Error,
+    },
+    /// Another process writes the run.
+    #[error("run {run} is still running{}", by.as_ref().map(|by| format!(" as pid {} on {}", by.pid, by.host)).unwrap_or_default())]
+    Running {
+        /// Run id.
+        run: String,
+        /// Who runs it, where the store says so.
+        by: Option<Owner>,
     },
     /// No run of that name, or several.
     #[error("{} `{run}` in {}; there are: {known}", if *several { "several runs begin with" } else { "no run" }, dir.display())]
@@ -81,7 +89,31 @@ impl RunWriter {
             .mode(0o600)
             .open(&path)
             .map_err(StoreError::io("create", &path))?;
+        // Whoever resumes or lists runs sees by the lock that this one is alive. A file system without locks stores as well.
+        file.try_lock().ok();
         Ok(Self { file, path })
+    }
+
+    /// Opens a run that was not finished, to go on with it: cuts off half a line at its end, and gives what is there.
+    ///
+    /// # Errors
+    /// [`StoreError::Running`] where another process still writes it; otherwise a file that cannot be used, or is no run.
+    pub fn reopen(path: &Path) -> Result<(Self, StoredRun), StoreError> {
+        let mut file = OpenOptions::new().read(true).append(true).open(path).map_err(StoreError::io("open", path))?;
+        let lock = file.try_lock();
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).map_err(StoreError::io("read", path))?;
+        match lock {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(running(path, &parse_run(path, &text)?)),
+            Err(TryLockError::Error(source)) => return Err(StoreError::io("lock", path)(source)),
+        }
+        let run = parse_run(path, &text)?;
+        let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        if whole < text.len() {
+            file.set_len(whole as u64).map_err(StoreError::io("cut off half a line of", path))?;
+        }
+        Ok((Self { file, path: path.to_owned() }, run))
     }
 
     /// A writer on an open file, for tests of what happens when it cannot be written.
@@ -108,6 +140,25 @@ impl RunWriter {
         let line = write().map_err(StoreError::io("encode a record for", &self.path))?;
         self.file.write_all(&line).map_err(StoreError::io("write", &self.path))
     }
+}
+
+fn running(path: &Path, run: &StoredRun) -> StoreError {
+    let by = run.records.iter().rev().find_map(|record| match &record.event {
+        Event::Resumed { by, .. } => Some(by.clone()),
+        Event::Invoked(invocation) => Some(invocation.by.clone()),
+        _ => None,
+    });
+    let run = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    StoreError::Running { run, by }
+}
+
+/// Whether a process writes the run at this moment. A file system without locks says no.
+///
+/// # Errors
+/// [`StoreError::Io`] where the file cannot be opened.
+pub fn is_running(path: &Path) -> Result<bool, StoreError> {
+    let file = File::open(path).map_err(StoreError::io("open", path))?;
+    Ok(matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 /// A run as it was read.
@@ -188,7 +239,7 @@ pub fn find_run(dir: &Path, run: &str) -> Result<PathBuf, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Event, Phase};
+    use crate::event::{Event, Invocation, Phase};
 
     fn record(seq: u64) -> Record {
         Record { seq, t_ms: seq * 10, event: Event::Phase { phase: Phase::Search } }
@@ -206,6 +257,27 @@ mod tests {
         writer.file.write_all(br#"{"seq":2,"t_ms"#).unwrap();
         assert_eq!(read_run(&path).unwrap(), StoredRun { records: vec![record(0), record(1)], torn: true });
         assert!(RunWriter::create(dir.path(), "2026-11-29T14:02:11Z-7f3a").is_err(), "a run is never overwritten");
+    }
+
+    #[test]
+    fn a_run_is_taken_up_where_its_last_whole_line_ends_and_by_one_process_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = RunWriter::create(dir.path(), "r1").unwrap();
+        let path = writer.path().to_owned();
+        let by = Owner { pid: 4711, host: "head".into() };
+        let event = Event::Invoked(Invocation { by, ..Invocation::default() });
+        writer.append(&Record { seq: 0, t_ms: 0, event }).unwrap();
+        let error = RunWriter::reopen(&path).unwrap_err();
+        assert_eq!(error.to_string(), "run r1 is still running as pid 4711 on head");
+        assert!(is_running(&path).unwrap());
+
+        writer.file.write_all(br#"{"seq":1,"t_m"#).unwrap();
+        drop(writer);
+        assert!(!is_running(&path).unwrap());
+        let (mut writer, run) = RunWriter::reopen(&path).unwrap();
+        assert!(run.torn && run.records.len() == 1);
+        writer.append(&record(1)).unwrap();
+        assert_eq!(read_run(&path).unwrap().records.last(), Some(&record(1)), "not behind half a line");
     }
 
     #[test]

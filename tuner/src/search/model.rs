@@ -3,8 +3,6 @@
 //! A start of an environment is the main cost, so each is the one that promises most, and none is made once the best
 //! promise is too small to be worth it.
 
-use std::collections::BTreeSet;
-
 use argmin::core::{CostFunction, Error, Problem, Solver, TerminationStatus};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
@@ -61,33 +59,34 @@ impl ModelBased {
         };
         let candidates = self.candidates(&model);
         let promises = self.untried(candidates, survey).into_iter().map(promise);
-        let most = promises.max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(&a.1)));
+        let most = promises.reduce(|most, other| if most.0 < other.0 { other } else { most });
         most.filter(|(promise, _)| LEAST_PROMISE <= *promise).map(|(_, vector)| vector)
     }
 
     /// While nothing has started: anything else.
     fn any_untried(&mut self, survey: &impl Survey) -> Option<Vector> {
         let near = self.near(&vec![0; self.shape.len()]);
-        let candidates: Vec<Vector> = self.untried(near, survey).into_iter().collect();
+        let candidates = self.untried(near, survey);
         (!candidates.is_empty()).then(|| candidates[self.random.random_range(0..candidates.len())].clone())
     }
 
-    /// What of these may be tried and was not.
-    fn untried(&self, vectors: Vec<Vector>, survey: &impl Survey) -> BTreeSet<Vector> {
+    /// What of these may be tried and was not, in their order.
+    fn untried(&self, vectors: Vec<Vector>, survey: &impl Survey) -> Vec<Vector> {
         let canonical = vectors.iter().filter_map(|vector| survey.canonical(vector));
         canonical.filter(|vector| self.seen.iter().all(|seen| seen.vector != *vector)).collect()
     }
 
+    /// What may be tried next. Of equal promise, what changes least and in the first dimension comes first.
     fn candidates(&mut self, model: &Surrogate) -> Vec<Vector> {
-        let vectors = self.shape.iter().fold(1, |product: usize, values| product.saturating_mul(*values));
-        if vectors <= FEW_VECTORS {
-            return all(&self.shape).collect();
-        }
         let best = self.seen.iter().min_by(|a, b| a.cost.total_cmp(&b.cost)).map(|o| o.vector.clone());
         let mut candidates = best.map(|best| self.near(&best)).unwrap_or_default();
-        let lowest = self.best_of_each(model);
-        candidates.extend(self.near(&lowest));
-        candidates.extend((0..RANDOM_VECTORS).map(|_| random_vector(&mut self.random, &self.shape)));
+        let vectors = self.shape.iter().fold(1, |product: usize, values| product.saturating_mul(*values));
+        if vectors <= FEW_VECTORS {
+            candidates.extend(all(&self.shape));
+        } else {
+            candidates.extend(self.near(&self.best_of_each(model)));
+            candidates.extend((0..RANDOM_VECTORS).map(|_| random_vector(&mut self.random, &self.shape)));
+        }
         candidates
     }
 

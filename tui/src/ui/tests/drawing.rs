@@ -1,7 +1,7 @@
 //! Snapshots of whole screens, and the styles and words that carry meaning.
 
 use gdrtune_profiles::vocab::{Engine, Point};
-use gdrtune_session::event::{Event, NodeState, RunEnd};
+use gdrtune_session::event::{Event, NodeState, Owner, RunEnd};
 use ratatui::style::{Color, Modifier, Style};
 
 use super::*;
@@ -50,6 +50,17 @@ fn a_new_shape_is_named_and_its_charts_begin_anew() {
     assert_eq!((summary.n_ranks(), summary.gain(), summary.points.len()), (16, None, n_points));
     assert!(summary.points.values().all(|series| series.default_us().is_none() && series.verdict.is_none()));
     assert_eq!(state.run.trials.len(), n_trials, "the list of trials is the whole run's");
+}
+
+#[test]
+fn a_resumed_run_is_not_over() {
+    let mut state = finished((120, 40));
+    assert!(state.run.summary.is_over());
+    let event = Event::Resumed { at: "2026-11-30T08:00:00Z".into(), trials: 126, by: Owner::default() };
+    feed(&mut state, [&Record { seq: 0, t_ms: 90_000, event }]);
+    assert!(!state.run.summary.is_over());
+    let said = "resumed at 2026-11-30T08:00:00Z: 126 trials are kept";
+    assert!(rows(&state).concat().contains(said), "{:#?}", rows(&state));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use std::{
 };
 
 use gdrtune_profiles::vocab::{Choice, Point, ReduceOp};
-use gdrtune_tuner::bench::{Bench, BenchError, BenchInfo, Cancel, Item, Outcome, Sample, Script, Setup};
+use gdrtune_tuner::bench::{Bench, BenchError, BenchInfo, Cancel, Earlier, Item, Outcome, Sample, Script, Setup};
 use gdrtune_wire::{EngineReport, FromAgent, FromWorker, Prediction, ToAgent, ToWorker};
 
 pub(crate) use self::config::shape;
@@ -84,6 +84,8 @@ pub struct ClusterBench<'a> {
     link: Box<dyn Link + 'a>,
     config: ClusterConfig,
     started: Instant,
+    /// What the clock showed then: not 0 in a run that another process began.
+    started_s: f64,
     groups: VecDeque<Group>,
     next_group: u32,
     next_script: u64,
@@ -108,6 +110,7 @@ impl<'a> ClusterBench<'a> {
             link,
             config,
             started: Instant::now(),
+            started_s: 0.0,
             groups: VecDeque::new(),
             next_group: 0,
             next_script: 0,
@@ -127,6 +130,11 @@ impl<'a> ClusterBench<'a> {
         while let Some(mut group) = self.groups.pop_front() {
             self.end_group(&mut group);
         }
+    }
+
+    /// Numbers sets of processes from `first` on, as a run does that has had others.
+    pub fn number_processes_from(&mut self, first: u32) {
+        self.next_group = first;
     }
 
     /// Ends all workers and lays the ranks out anew: `slots` on the first nodes, in rank order. What was learnt of points
@@ -452,12 +460,42 @@ impl Bench for ClusterBench<'_> {
     }
 
     fn now_s(&self) -> f64 {
-        self.started.elapsed().as_secs_f64()
+        self.started_s + self.started.elapsed().as_secs_f64()
     }
 
     fn run(&mut self, script: &Script, cancel: &Cancel, sink: &mut dyn FnMut(Sample)) -> Result<(), BenchError> {
+        self.run_rest(script, Rest::of(&script.items), cancel, sink)
+    }
+
+    fn take_up(
+        &mut self,
+        script: &Script,
+        earlier: &Earlier<'_>,
+        cancel: &Cancel,
+        sink: &mut dyn FnMut(Sample),
+    ) -> Result<(), BenchError> {
+        (self.started, self.started_s) = (Instant::now(), earlier.now_s);
+        for Sample { item, outcome, .. } in earlier.samples {
+            if let (Some(item), Outcome::Timed(timing)) = (script.items.get(*item), outcome) {
+                self.book.learn(item.point, item.choice, timing.time_us);
+            }
+        }
+        if earlier.is_complete {
+            return Ok(());
+        }
+        self.run_rest(script, Rest::after(&script.items, earlier.samples), cancel, sink)
+    }
+}
+
+impl ClusterBench<'_> {
+    fn run_rest(
+        &mut self,
+        script: &Script,
+        mut rest: Rest,
+        cancel: &Cancel,
+        sink: &mut dyn FnMut(Sample),
+    ) -> Result<(), BenchError> {
         let mut script_part = script.clone();
-        let mut rest = Rest::of(&script.items);
         while !rest.is_empty() {
             let mut group = self.take_group(&script_part, cancel)?;
             let process = group.process();

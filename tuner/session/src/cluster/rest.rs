@@ -3,7 +3,7 @@
 //! One measurement broke them. The ones that the others had not answered yet are asked again, and those of the same
 //! algorithm and protocol are left to the search: each would cost another deadline and another start of all workers.
 
-use gdrtune_tuner::bench::Item;
+use gdrtune_tuner::bench::{Item, Outcome, Sample};
 
 /// How a part of a script went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +27,26 @@ impl Rest {
     /// A whole script.
     pub(super) fn of(items: &[Item]) -> Self {
         Self(items.iter().cloned().enumerate().collect())
+    }
+
+    /// What is left of a script that gave `samples` before its process ended.
+    pub(super) fn after(items: &[Item], samples: &[Sample]) -> Self {
+        let broke = |sample: &&Sample| {
+            matches!(
+                sample.outcome,
+                Outcome::Wrong(_) | Outcome::Hung(_) | Outcome::Crashed(_) | Outcome::Unsupported(_)
+            )
+        };
+        // A wrong or unsupported item says nothing of its family; one that kills workers does.
+        let kills = |sample: &&Sample| matches!(sample.outcome, Outcome::Hung(_) | Outcome::Crashed(_));
+        let culprits: Vec<&Item> = samples.iter().filter(kills).filter_map(|sample| items.get(sample.item)).collect();
+        let left = items.iter().enumerate().filter_map(|(place, item)| {
+            let of_item = || samples.iter().filter(move |sample| sample.item == place);
+            let is_out = of_item().any(|sample| broke(&sample)) || culprits.iter().any(|c| is_family(c, item));
+            let repeats = if is_out { 0 } else { item.repeats.saturating_sub(of_item().count() as u32) };
+            (repeats > 0).then(|| (place, Item { repeats, ..item.clone() }))
+        });
+        Self(left.collect())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -65,12 +85,36 @@ fn is_family(one: &Item, other: &Item) -> bool {
 #[cfg(test)]
 mod tests {
     use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, Point, Protocol};
+    use gdrtune_tuner::bench::Timing;
 
     use super::*;
 
     fn item(bytes: u64, choice: Option<(Protocol, u16)>, repeats: u32) -> Item {
         let choice = choice.map(|(protocol, channels)| Choice { algorithm: Algorithm::Ring, protocol, channels });
         Item { point: Point { collective: Collective::AllReduce, bytes }, choice, repeats }
+    }
+
+    #[test]
+    fn what_a_killed_process_has_measured_is_not_asked_for_again() {
+        let (ll, simple) = (|channels| Some((Protocol::Ll, channels)), Some((Protocol::Simple, 1)));
+        let script = [item(1, None, 2), item(1, ll(1), 3), item(2, ll(2), 1), item(2, simple, 2), item(4, simple, 2)];
+        let rest = |outcomes: &[(usize, Outcome)]| {
+            let told =
+                |(item, outcome): &(usize, Outcome)| Sample { item: *item, process: 0, outcome: outcome.clone() };
+            let rest = Rest::after(&script, &outcomes.iter().map(told).collect::<Vec<_>>());
+            rest.0.iter().map(|(place, item)| (*place, item.repeats)).collect::<Vec<_>>()
+        };
+        let timed = || {
+            let (time_us, iterations) = (1.0, 1);
+            let [slowest_us, median_us, max_us, cpu_us] = [time_us; 4];
+            Outcome::Timed(Timing { time_us, slowest_us, median_us, max_us, cpu_us, iterations, selected: None })
+        };
+        assert_eq!(rest(&[]), [(0, 2), (1, 3), (2, 1), (3, 2), (4, 2)]);
+        assert_eq!(rest(&[(0, timed())]), [(0, 1), (1, 3), (2, 1), (3, 2), (4, 2)]);
+        let hung = (1, Outcome::Hung("killed".into()));
+        assert_eq!(rest(&[(0, timed()), (0, timed()), hung]), [(3, 2), (4, 2)], "nor its family");
+        let wrong = (3, Outcome::Wrong("1 for 2".into()));
+        assert_eq!(rest(&[(0, timed()), wrong]), [(0, 1), (1, 3), (2, 1), (4, 2)]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{cell::RefCell, collections::VecDeque, rc::Rc, sync::Arc, time::Duration};
 
 use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, DataType, Engine, Environment, Point, Protocol};
-use gdrtune_tuner::bench::{Bench, BenchError, Cancel, Item, Outcome, Sample, Script, Setup};
+use gdrtune_tuner::bench::{Bench, BenchError, Cancel, Earlier, Item, Outcome, Sample, Script, Setup};
 use gdrtune_wire::{
     EndCause, FromAgent, FromWorker, GroupId, ItemOutcome, SessionKey, Settings, StartGroup, Times, ToAgent, ToWorker,
 };
@@ -291,6 +291,27 @@ fn another_shape_starts_on_its_own_nodes_with_nothing_learnt() {
     // Two starts, and the files, which the second node did not have.
     assert_eq!((is_on(0), is_on(1)), (3, 3), "{log:?}");
     assert!(log.iter().any(|line| line.starts_with("start [1] on 1")), "{log:?}");
+}
+
+#[test]
+fn what_another_process_has_measured_is_not_measured_again() {
+    let script = live(vec![item(None, 2), item(Some(choice(Protocol::Simple, 1)), 1)]);
+    let (samples, _) = run(&mut lab(Fault::None), &script);
+    let mut lab = lab(Fault::None);
+    lab.bench.number_processes_from(7);
+    let mut take_up = |samples: &[Sample], is_complete| {
+        let mut new = Vec::new();
+        let earlier = Earlier { samples, now_s: 1_000.0, is_complete };
+        let result = lab.bench.take_up(&script, &earlier, &Cancel::new(), &mut |sample| new.push(sample));
+        assert_eq!(result, Ok(()));
+        (new, lab.log.borrow().len(), lab.bench.now_s())
+    };
+    let (new, starts, now_s) = take_up(&samples, true);
+    assert_eq!((new, starts), (vec![], 0), "nothing is started for what is known");
+    assert!((1_000.0..1_100.0).contains(&now_s), "the clock goes on: {now_s}");
+    let (new, ..) = take_up(&samples[..1], false);
+    let places: Vec<(usize, u32)> = new.iter().map(|sample| (sample.item, sample.process)).collect();
+    assert_eq!(places, [(0, 7), (1, 7)], "one of two repeats, and the last item");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use gdrtune_profiles::vocab::Engine;
 use gdrtune_tuner::{
     bench::{Bench, BenchInfo},
-    observe::Directive,
+    observe::{Directive, Observer as _},
     search::{self, SearchOutcome, SearchPlan, StoppedBy, Strategy},
     verdict::Thresholds,
 };
@@ -22,6 +22,7 @@ use crate::{
     control::Controls,
     event::{Event, Level, Phase, RunEnd},
     recorder::Recorder,
+    resume::{Ledger, Measured},
 };
 
 /// Share of the budget that is kept for the verification. Its rounds have a minimum, so it may take longer.
@@ -84,35 +85,41 @@ impl<'a> Course<'a> {
     }
 
     /// Measures, and writes what ships.
-    pub(super) fn run(&self, venue: &mut dyn Venue) -> Result<RunOutcome, RunError> {
+    pub(super) fn run(&self, venue: &mut dyn Venue, earlier: Measured) -> Result<RunOutcome, RunError> {
+        let mut ledger = Ledger::new(self.recorder, earlier.scripts);
         if let Some(why) = &self.emulated {
             self.recorder.record(Event::Emulated { why: why.clone() });
         }
-        let mut observer = RunObserver::new(self.recorder, self.controls);
+        let mut observer = RunObserver::new(self.recorder, self.controls, earlier.finish_at);
         let results = if self.config.shapes.is_empty() {
-            let tuned = self.tune(self.config.clone(), venue, &mut observer)?;
+            let tuned = self.tune(self.config.clone(), venue, &mut ledger, &mut observer)?;
             Results { tuned: vec![tuned], ..Results::default() }
         } else {
-            self.tune_shapes(venue, &mut observer)?
+            self.tune_shapes(venue, &mut ledger, &mut observer)?
         };
         self.write(&results, observer.failed)
     }
 
-    fn tune_shapes(&self, venue: &mut dyn Venue, observer: &mut RunObserver<'_>) -> Result<Results<'a>, RunError> {
+    fn tune_shapes(
+        &self,
+        venue: &mut dyn Venue,
+        ledger: &mut Ledger<'_>,
+        observer: &mut RunObserver<'_>,
+    ) -> Result<Results<'a>, RunError> {
         self.recorder.log(Level::Info, "", format!("several job shapes: {ONLY_RULES}"));
         let mut results = Results { of_shapes: true, ..Results::default() };
         let mut first_error = None;
         let mut trials_left = self.config.max_trials;
         for (index, slots) in self.config.shapes.iter().enumerate() {
             let shape = venue.shape_of(slots);
-            if index > 0 && self.controls.directive() == Directive::Finish {
+            if index > 0 && observer.directive() == Directive::Finish {
                 self.recorder.log(Level::Warn, "", format!("{shape} is not tuned: the run was ended early"));
                 results.untuned.push((shape, "the run was ended early".to_owned()));
                 continue;
             }
             venue.reshape(slots);
-            let config = self.begin_shape(index, trials_left, venue.bench());
-            match self.tune(config, venue, observer) {
+            let config = self.begin_shape(index, trials_left, &ledger.over(venue.bench()));
+            match self.tune(config, venue, ledger, observer) {
                 Ok(tuned) => {
                     trials_left = trials_left.map(|trials| trials.saturating_sub(tuned.outcome.trials));
                     results.tuned.push(tuned);
@@ -155,11 +162,12 @@ impl<'a> Course<'a> {
         &self,
         config: RunConfig,
         venue: &mut dyn Venue,
+        ledger: &mut Ledger<'_>,
         observer: &mut RunObserver<'_>,
     ) -> Result<Tuned<'a>, RunError> {
         let survey = venue.survey(&config, self.recorder, self.controls.cancel())?;
         let run = Run { config, recorder: self.recorder, controls: self.controls, survey };
-        let bench = venue.bench();
+        let bench = &mut ledger.over(venue.bench());
         observer.ranks = run.survey.info.ranks;
         let outcome = run.search(bench, observer)?;
         if outcome.points.is_empty() {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use gdrtune_fleet::hosts::Host;
-use gdrtune_profiles::vocab::{Choice, Engine};
+use gdrtune_profiles::vocab::{Choice, Engine, Environment};
 use gdrtune_tuner::{
     bench::BenchInfo,
     space::{Built, Facts, LeftOut, NcclFacts, Space, SpaceError, Transport},
@@ -89,6 +89,15 @@ pub(super) fn forced(inventories: &[Inventory]) -> BTreeMap<String, String> {
 /// Variables by which the site of any node takes choices away, with that node's name.
 pub(super) fn limiting(inventories: &[Inventory]) -> BTreeMap<String, String> {
     set_by_site(inventories, &SITE_LIMITS)
+}
+
+/// What the site sets, with the nodes where it does, folded.
+pub(super) fn site_environments(hosts: &[Host], inventories: &[Inventory]) -> Vec<(String, Environment)> {
+    let mut nodes: BTreeMap<&Environment, Vec<&str>> = BTreeMap::new();
+    for (host, inventory) in hosts.iter().zip(inventories) {
+        nodes.entry(&inventory.site_env).or_default().push(&host.name);
+    }
+    nodes.into_iter().map(|(environment, hosts)| (gdrtune_fleet::hosts::fold(&hosts), environment.clone())).collect()
 }
 
 fn set_by_site(inventories: &[Inventory], names: &[&str]) -> BTreeMap<String, String> {
@@ -204,12 +213,29 @@ pub(super) fn fingerprint(
 
 /// A hash as a profile holds it.
 pub(crate) fn sha256_text(hash: Sha256) -> String {
-    let mut text = "sha256:".to_owned();
-    for byte in hash.finalize() {
+    format!("sha256:{}", hex(hash))
+}
+
+/// Of the names and texts of emitted files, in hexadecimal.
+pub(super) fn files_sha256(files: &[(String, String)]) -> String {
+    let mut hash = Sha256::new();
+    for (name, text) in files {
+        hash.update(format!("{name} {}\n{text}", text.len()));
+    }
+    hex(hash)
+}
+
+/// Of a file's bytes, in hexadecimal.
+pub fn sha256(bytes: &[u8]) -> String {
+    hex(Sha256::new_with_prefix(bytes))
+}
+
+fn hex(hash: Sha256) -> String {
+    hash.finalize().iter().fold(String::new(), |mut text, byte| {
         // Writing to a String cannot fail.
         write!(text, "{byte:02x}").ok();
-    }
-    text
+        text
+    })
 }
 
 /// What was measured on, in words.
@@ -232,8 +258,6 @@ pub(super) fn place(cluster: &ClusterRequest, inventories: &[Inventory], emulate
 
 #[cfg(test)]
 mod tests {
-    use gdrtune_profiles::vocab::Environment;
-
     use super::*;
 
     fn node(interfaces: &[(&str, &str)]) -> Inventory {

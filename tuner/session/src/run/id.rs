@@ -4,8 +4,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A new run id.
 pub fn new_run_id() -> String {
+    format!("{}-{:04x}", now(), rand::random::<u16>())
+}
+
+/// This moment in UTC.
+pub(super) fn now() -> String {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    format!("{}-{:04x}", utc(since_epoch.as_secs()), rand::random::<u16>())
+    utc(since_epoch.as_secs())
 }
 
 /// Seconds since 1970 as `YYYY-MM-DDTHH:MM:SSZ`.

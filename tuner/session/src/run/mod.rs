@@ -29,6 +29,7 @@ use self::{
     venue::{ClusterVenue, OfflineVenue, Venue},
 };
 pub use self::{
+    facts::sha256,
     goal::{Goal, NoCalls},
     id::new_run_id,
     shape::{Shape, ShapeError, Shapes},
@@ -38,11 +39,12 @@ use crate::{
     cluster::{ClusterNote, pace::PaceConfig},
     connect::ConnectError,
     control::Controls,
-    event::{Event, Level, NodeState, Phase, RunEnd, SCHEMA_VERSION},
+    event::{Event, Invocation, Level, NodeState, Phase, RunEnd, SCHEMA_VERSION},
     offline::OfflineRequest,
     open::{self, ClusterRequest, Measuring, Watcher},
     output::{OutputDir, OutputError},
-    recorder::Recorder,
+    recorder::{RecordError, Recorder},
+    resume::{Divergence, Measured},
     store::StoreError,
 };
 
@@ -78,6 +80,8 @@ pub struct RunConfig {
     pub seed: u64,
     /// Where the files go.
     pub out: OutputDir,
+    /// How it was asked for, as far as that can be repeated.
+    pub invocation: Invocation,
 }
 
 /// Where a run takes place.
@@ -136,6 +140,9 @@ pub enum RunError {
     /// The run store could not be written.
     #[error(transparent)]
     Store(StoreError),
+    /// A resumed run is not the one that was begun.
+    #[error(transparent)]
+    Diverged(Divergence),
     /// Something that should not happen.
     #[error("{0}")]
     Internal(String),
@@ -164,22 +171,33 @@ impl From<BenchError> for RunError {
 
 /// Runs from the first agent, or the first draw from an offline bench, to the last file. Blocks; runs on a thread of its own.
 ///
+/// A run that another process began goes on: `earlier` is what that one has measured, and `recorder` resumes its store.
+///
 /// # Errors
 /// [`RunError`]; whatever was measured is in the run store.
 pub fn tune(
     config: &RunConfig,
+    earlier: Option<Measured>,
     recorder: &Recorder,
     controls: &Controls,
     runtime: &Handle,
 ) -> Result<RunOutcome, RunError> {
     recorder.record(started(config));
+    recorder.record(match &earlier {
+        None => Event::Invoked(Invocation { out: config.out.claimed(), ..config.invocation.clone() }),
+        Some(earlier) => Event::Resumed { at: id::now(), trials: earlier.trials, by: config.invocation.by.clone() },
+    });
     let result = match &config.target {
-        Target::Cluster(cluster) => connect_and_run(config, cluster, recorder, controls, runtime),
-        Target::Offline(offline) => run_at(config, recorder, controls, &mut OfflineVenue::new(offline, config.seed)),
+        Target::Cluster(cluster) => connect_and_run(config, cluster, earlier, recorder, controls, runtime),
+        Target::Offline(offline) => {
+            let mut venue = OfflineVenue::new(offline, config.seed);
+            run_at(config, earlier.unwrap_or_default(), recorder, controls, &mut venue)
+        }
     };
-    // A store that cannot be written explains whatever else went wrong.
+    // A store that cannot be written, or is of another run, explains whatever else went wrong.
     let result = match recorder.failure() {
-        Some(error) => Err(RunError::Store(error)),
+        Some(RecordError::Store(error)) => Err(RunError::Store(error)),
+        Some(RecordError::Diverged(error)) => Err(RunError::Diverged(error)),
         None => result,
     };
     if result.is_err() {
@@ -238,27 +256,33 @@ const fn end_of(error: &RunError) -> RunEnd {
         | RunError::Unusable(_)
         | RunError::Output(_)
         | RunError::Store(_)
+        | RunError::Diverged(_)
         | RunError::Internal(_) => RunEnd::Failed,
     }
 }
 
 fn run_at(
     config: &RunConfig,
+    earlier: Measured,
     recorder: &Recorder,
     controls: &Controls,
     venue: &mut dyn Venue,
 ) -> Result<RunOutcome, RunError> {
-    Course::new(config, recorder, controls, venue).run(venue)
+    Course::new(config, recorder, controls, venue).run(venue, earlier)
 }
 
 fn connect_and_run(
     config: &RunConfig,
     cluster: &ClusterRequest,
+    earlier: Option<Measured>,
     recorder: &Recorder,
     controls: &Controls,
     runtime: &Handle,
 ) -> Result<RunOutcome, RunError> {
-    recorder.record(Event::Phase { phase: Phase::Connect });
+    // A resumed run connects too, but it is further.
+    if earlier.is_none() {
+        recorder.record(Event::Phase { phase: Phase::Connect });
+    }
     let max_bytes = config.points.iter().map(|p| p.bytes).max().unwrap_or(0);
     let pace = PaceConfig { min_lease_ms: config.min_lease_ms, ..PaceConfig::default() };
     let notes = RefCell::new(recorder.clone());
@@ -270,7 +294,9 @@ fn connect_and_run(
     };
     let measuring = Measuring { max_bytes, pace };
     let result = open::with_cluster(runtime, cluster, measuring, watcher, |bench, inventories| {
-        run_at(config, recorder, controls, &mut ClusterVenue::new(cluster, bench, inventories))
+        let earlier = earlier.unwrap_or_default();
+        bench.number_processes_from(earlier.next_process);
+        run_at(config, earlier, recorder, controls, &mut ClusterVenue::new(cluster, bench, inventories))
     });
     result.unwrap_or_else(|error| match error {
         ConnectError::Interrupted => Err(RunError::Interrupted),

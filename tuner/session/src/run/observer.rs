@@ -1,14 +1,15 @@
 //! Turns what the search says into events of the run, and what the user wants into directives.
 
-use gdrtune_profiles::vocab::Environment;
+use gdrtune_profiles::vocab::{Choice, Environment};
 use gdrtune_tuner::{
     bench::{Item, Outcome, Sample, Script, Setup, Timing},
     observe::{self, Directive, Note, Observer},
 };
 
+use super::facts;
 use crate::{
     control::Controls,
-    event::{Arm, Event, Failure, Level, Phase, Trial, TrialResult},
+    event::{Arm, Command, Event, Failure, Level, Phase, RanInstead, ScriptSetup, Trial, TrialResult},
     recorder::Recorder,
 };
 
@@ -26,11 +27,42 @@ pub(super) struct RunObserver<'a> {
     trials: u64,
     /// Hangs, crashes and wrong results so far.
     pub(super) failed: u64,
+    /// Scripts so far.
+    scripts: u64,
+    /// How often it was asked how to go on.
+    questions: u64,
+    /// The question that an earlier process of the run first answered with the end of the search.
+    finish_at: Option<u64>,
+    /// Whether that answer is in the store.
+    is_finishing: bool,
 }
 
 impl<'a> RunObserver<'a> {
-    pub(super) fn new(recorder: &'a Recorder, controls: &'a Controls) -> Self {
-        Self { recorder, controls, ranks: 0, deployed: Vec::new(), environment: 0, trials: 0, failed: 0 }
+    pub(super) fn new(recorder: &'a Recorder, controls: &'a Controls, finish_at: Option<u64>) -> Self {
+        Self {
+            recorder,
+            controls,
+            ranks: 0,
+            deployed: Vec::new(),
+            environment: 0,
+            trials: 0,
+            failed: 0,
+            scripts: 0,
+            questions: 0,
+            finish_at,
+            is_finishing: false,
+        }
+    }
+
+    fn script(&mut self, script: &Script) {
+        let setup = match &script.setup {
+            Setup::Site => ScriptSetup::Site,
+            Setup::Live(environment) => ScriptSetup::Live { environment: environment.clone() },
+            Setup::Deployed(files) => ScriptSetup::Deployed { sha256: facts::files_sha256(files) },
+        };
+        let items = script.items.iter().map(|item| (item.point, item.choice, item.repeats)).collect();
+        self.recorder.record(Event::Script { script: self.scripts, setup, fresh: script.fresh, items });
+        self.scripts += 1;
     }
 
     fn trial(&mut self, script: &Script, sample: &Sample) {
@@ -54,17 +86,20 @@ impl<'a> RunObserver<'a> {
             requested: item.choice,
             selected,
             process: sample.process,
+            item: Some(sample.item as u32),
             result,
         }));
     }
 
-    fn result(&mut self, item: &Item, outcome: &Outcome) -> (Option<gdrtune_profiles::vocab::Choice>, TrialResult) {
-        let failed = |kind, detail: &str| TrialResult::Failed { kind, detail: detail.to_owned() };
+    fn result(&mut self, item: &Item, outcome: &Outcome) -> (Option<Choice>, TrialResult) {
+        let failed = |kind, detail: &str| TrialResult::Failed { kind, detail: detail.to_owned(), ran: None };
         match outcome {
             Outcome::Timed(timing) => (timing.selected, self.timed(item, timing)),
             Outcome::Substituted { selected, timing } => {
                 let detail = format!("ran {selected} in {:.1} us", timing.time_us);
-                (Some(*selected), failed(Failure::Substituted, &detail))
+                let Timing { time_us, slowest_us, median_us, max_us, cpu_us, iterations, .. } = *timing;
+                let ran = Some(RanInstead { time_us, slowest_us, median_us, max_us, cpu_us, iterations });
+                (Some(*selected), TrialResult::Failed { kind: Failure::Substituted, detail, ran })
             }
             Outcome::Unsupported(why) => (None, failed(Failure::Unsupported, why)),
             Outcome::Wrong(why) => {
@@ -90,6 +125,7 @@ impl<'a> RunObserver<'a> {
             max_us: timing.max_us,
             cpu_us: timing.cpu_us,
             busbw_gbs: item.point.collective.busbw_gbs(self.ranks, item.point.bytes, timing.time_us),
+            iterations: timing.iterations,
         }
     }
 }
@@ -98,7 +134,7 @@ impl Observer for RunObserver<'_> {
     fn note(&mut self, note: Note<'_>) {
         let event = match note {
             Note::Sample { script, sample } => return self.trial(script, sample),
-            Note::Script(_) => return,
+            Note::Script(script) => return self.script(script),
             Note::Phase(phase) => Event::Phase {
                 phase: match phase {
                     observe::Phase::Baseline => Phase::Baseline,
@@ -143,7 +179,28 @@ impl Observer for RunObserver<'_> {
     }
 
     fn directive(&mut self) -> Directive {
+        self.questions += 1;
+        if self.finish_at == Some(self.questions) {
+            self.controls.apply(Command::Finish);
+        }
+        // Blocks while the run is paused.
+        let wanted = self.controls.directive();
         // A run that cannot be recorded must not go on: nothing of it would be left.
-        if self.recorder.has_failed() { Directive::Abort } else { self.controls.directive() }
+        if self.recorder.has_failed() {
+            return Directive::Abort;
+        }
+        if wanted == Directive::Abort {
+            self.recorder.cut_short();
+        }
+        if wanted != Directive::Finish || self.is_finishing {
+            return wanted;
+        }
+        // What an earlier process did stays as it was: a new wish counts from where that one ended.
+        if self.recorder.is_retracing() && self.finish_at != Some(self.questions) {
+            return Directive::Continue;
+        }
+        self.is_finishing = true;
+        self.recorder.record(Event::Finishing { question: self.questions });
+        wanted
     }
 }

@@ -133,6 +133,8 @@ impl Venue for ClusterVenue<'_, '_> {
     }
 
     fn survey(&mut self, config: &RunConfig, recorder: &Recorder, cancel: &Cancel) -> Result<Survey, RunError> {
+        let environments = facts::site_environments(&self.present.hosts, self.present_inventories());
+        recorder.record(Event::Site { environments });
         let is_nccl = self.present.engine == Engine::Nccl;
         let probe = if is_nccl { Some(probe(config, self.bench, recorder, cancel)?) } else { None };
         let info = self.bench.info();
@@ -173,6 +175,7 @@ fn probe(
     if let Some(engine) = facts::engine_facts(probe.report.clone()) {
         let level = if engine.gdr == Some(GdrUse::Partly) { Level::Warn } else { Level::Info };
         recorder.log(level, "", engine.to_string());
+        recorder.record(Event::Probed(engine));
     }
     for (point, why) in &probe.failures {
         recorder.log(Level::Warn, "", format!("{point} with NCCL's own choice: {why}"));

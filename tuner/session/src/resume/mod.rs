@@ -1,0 +1,172 @@
+//! A run that goes on from its store.
+//!
+//! The search is deterministic for equal samples and clock readings. So a resumed run is the same course once more, with
+//! the same arguments and seed, over a [`Ledger`] that answers from the store for as long as the store knows, and
+//! a recorder that holds every decision against the stored one ([`Retrace`]) instead of recording it again.
+
+mod bench;
+mod retrace;
+
+use std::collections::VecDeque;
+
+use gdrtune_tuner::bench::{BenchError, Outcome, Sample, Timing};
+
+pub(crate) use self::retrace::{Told, is_decision};
+pub use self::{
+    bench::{EarlierScript, Ledger, RecordedBench},
+    retrace::{Divergence, Retrace},
+};
+use crate::event::{Event, Failure, Invocation, RanInstead, Record, RunEnd, Trial, TrialResult};
+
+/// A run that cannot go on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ResumeError {
+    /// The file does not begin as a run.
+    #[error("this is no run: its first record is not the beginning of one")]
+    NoRun,
+    /// Its result is there.
+    #[error("run {run} has finished: {summary}")]
+    Finished {
+        /// Run id.
+        run: String,
+        /// How.
+        summary: String,
+    },
+    /// The gdrtune that began it kept too little.
+    #[error("run {run} cannot be resumed: gdrtune {tool}, which began it, did not record {missing}")]
+    TooOld {
+        /// Run id.
+        run: String,
+        /// Its version.
+        tool: String,
+        /// What is missing.
+        missing: &'static str,
+    },
+}
+
+/// What an earlier process of a run has left.
+#[derive(Debug, Clone)]
+pub struct Earlier {
+    /// Run id.
+    pub run: String,
+    /// How it was asked for.
+    pub invocation: Invocation,
+    /// What is held against the run's decisions.
+    pub retrace: Retrace,
+    /// What was measured.
+    pub measured: Measured,
+    /// Number of the next record.
+    pub next_seq: u64,
+    /// Milliseconds that the run has taken.
+    pub t_ms: u64,
+}
+
+/// What an earlier process of a run has measured. The default is that of a new run.
+#[derive(Debug, Clone, Default)]
+pub struct Measured {
+    /// Its scripts, in order; only the last can be cut off.
+    pub scripts: VecDeque<EarlierScript>,
+    /// Number of the next set of processes.
+    pub next_process: u32,
+    /// The question how to go on that was first answered with the end of the search.
+    pub finish_at: Option<u64>,
+    /// Trials.
+    pub trials: u64,
+}
+
+impl Earlier {
+    /// Reads what a resume needs.
+    ///
+    /// # Errors
+    /// [`ResumeError`]: the run is over, or the store lacks something.
+    pub fn read(records: &[Record]) -> Result<Self, ResumeError> {
+        let (Some(first), Some(last)) = (records.first(), records.last()) else { return Err(ResumeError::NoRun) };
+        let Event::RunStarted { run, tool, .. } = &first.event else { return Err(ResumeError::NoRun) };
+        if let Event::Finished { end: RunEnd::Tuned | RunEnd::DefaultsBest, summary } = &last.event {
+            return Err(ResumeError::Finished { run: run.clone(), summary: summary.clone() });
+        }
+        let too_old = |missing| ResumeError::TooOld { run: run.clone(), tool: tool.clone(), missing };
+        let invocation = records.iter().find_map(|record| match &record.event {
+            Event::Invoked(invocation) => Some(invocation.clone()),
+            _ => None,
+        });
+        let invocation = invocation.ok_or_else(|| too_old("how it was asked for"))?;
+        if invocation.args.is_empty() {
+            return Err(too_old("its arguments, which are no UTF-8 text"));
+        }
+        Ok(Self {
+            run: run.clone(),
+            invocation,
+            retrace: Retrace::of(records),
+            measured: Measured::of(records).ok_or_else(|| too_old("which script its trials belong to"))?,
+            next_seq: last.seq + 1,
+            t_ms: last.t_ms,
+        })
+    }
+}
+
+impl Measured {
+    /// `None` where a trial cannot be placed.
+    fn of(records: &[Record]) -> Option<Self> {
+        let mut measured = Self::default();
+        // The bench's clock when the last script ended, and the run's time when the next one began.
+        let mut clock = (0.0, 0);
+        for Record { t_ms, event, .. } in records {
+            match event {
+                Event::Script { .. } => {
+                    clock.1 = *t_ms;
+                    measured.scripts.push_back(EarlierScript { samples: Vec::new(), now_s: clock.0, end: None });
+                }
+                Event::Trial(trial) => {
+                    let script = measured.scripts.back_mut()?;
+                    script.samples.push(sample(trial)?);
+                    script.now_s = clock.0 + t_ms.saturating_sub(clock.1) as f64 / 1e3;
+                    measured.next_process = measured.next_process.max(trial.process + 1);
+                    measured.trials += 1;
+                }
+                Event::ScriptEnded { clock_s, unstarted, .. } => {
+                    let script = measured.scripts.back_mut()?;
+                    let unstarted = unstarted.clone().map(|(setup, why)| BenchError::Setup { setup, why });
+                    (script.now_s, script.end) = (*clock_s, Some(unstarted.map_or(Ok(()), Err)));
+                    clock.0 = *clock_s;
+                }
+                Event::WorkersStarted { process, .. } => {
+                    measured.next_process = measured.next_process.max(process + 1);
+                }
+                Event::Finishing { question } => measured.finish_at = Some(*question),
+                _ => {}
+            }
+        }
+        Some(measured)
+    }
+}
+
+/// The sample that a trial was; `None` for trials of old stores.
+fn sample(trial: &Trial) -> Option<Sample> {
+    let outcome = match &trial.result {
+        TrialResult::Timed { time_us, slowest_us, median_us, max_us, cpu_us, iterations, .. } => {
+            Outcome::Timed(Timing {
+                time_us: *time_us,
+                slowest_us: *slowest_us,
+                median_us: *median_us,
+                max_us: *max_us,
+                cpu_us: *cpu_us,
+                iterations: *iterations,
+                selected: trial.selected,
+            })
+        }
+        TrialResult::Failed { kind, detail, ran } => match kind {
+            Failure::Wrong => Outcome::Wrong(detail.clone()),
+            Failure::Hung => Outcome::Hung(detail.clone()),
+            Failure::Crashed => Outcome::Crashed(detail.clone()),
+            Failure::Unsupported => Outcome::Unsupported(detail.clone()),
+            Failure::Substituted => {
+                let RanInstead { time_us, slowest_us, median_us, max_us, cpu_us, iterations } = (*ran)?;
+                let selected = trial.selected;
+                let timing = Timing { time_us, slowest_us, median_us, max_us, cpu_us, iterations, selected };
+                Outcome::Substituted { selected: selected?, timing }
+            }
+        },
+    };
+    Some(Sample { item: trial.item? as usize, process: trial.process, outcome })
+}
