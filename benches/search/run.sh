@@ -6,12 +6,12 @@
 # results.csv and environments.csv go beside results.md. README.md says what is compared and how it is judged.
 #
 # SEEDS (20); PYTHON (python3), which must have optuna: `python3 -m venv V && V/bin/pip install optuna`, PYTHON=V/bin/python;
-# JOBS (all cores), processes at a time of what can be split. About 20 minutes on two cores, most of it Optuna's.
+# JOBS (all cores), processes at a time of what can be split. About 25 minutes on two cores, most of it Optuna's.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 SEEDS=${SEEDS:-20} PYTHON=${PYTHON:-python3}
 # Rivals' settings are chosen on seeds that the table does not use.
-TUNING_SEEDS=20 FIRST_TUNING_SEED=10000
+TUNING_SEEDS=60 FIRST_TUNING_SEED=10000
 die() { echo "run.sh: $*" >&2; exit 2; }
 binary=
 case ${1:-} in

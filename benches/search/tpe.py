@@ -7,8 +7,8 @@ points: one study per point, algorithm, protocol and channels categorical, each 
 sampler does not know its horizon, so a smaller budget is the beginning of a larger one. Picks are made three ways: Optuna's best
 trial, and the lowest median and lowest mean of all draws of a choice.
 
-environments: one study over everything, the environment's settings and every point's choice; each trial runs every point once.
-What is held is the best trial so far. `environments` counts distinct ones, `starts` every change, a process start each.
+environments: one study over everything, the environment's settings and every point's choice; each trial draws every point once.
+What is held is the best trial so far; here too smaller budgets are beginnings. `environments` counts distinct ones, `starts` every change, a process start each.
 
 Output is for `search_rivals score` and `score-environments`. SEEDS (20); JOBS (all cores) processes. Needs optuna 4 or later.
 """
@@ -85,43 +85,43 @@ def share(budget, points, place):
 
 
 def play_environments(job):
-    path, seed, budget = job
+    path, seed = job
     recorded = grid.load(path)
     settings = [sorted({environment[axis] for environment in recorded}, key=int) for axis in range(len(grid.ENVIRONMENT))]
     points = sorted({point for cells in recorded.values() for point in cells})
     chance = random.Random(seed)
-    seen, rows = [], []
-    best = float("inf")
+    # The environment of each trial, and the trials that were a new best.
+    seen, held = [], []
 
     def objective(trial):
-        nonlocal best
         environment = tuple(trial.suggest_categorical(*pair) for pair in zip(grid.ENVIRONMENT, settings))
-        choices, logs = {}, []
         seen.append(environment)
+        choices, times = {}, []
         for point in points:
             cells = recorded[environment][point]
             names = [f"{axis} {point[0]} {point[1]}" for axis in AXES]
             choices[point] = tuple(trial.suggest_categorical(*pair) for pair in zip(names, grid.axes(cells)))
-            time = grid.draw(chance, cells, choices[point])
-            if time is None:
-                raise optuna.TrialPruned
-            logs.append(time)
-        score = statistics.geometric_mean(logs)
-        if score < best:
-            best = score
-            hold(environment, choices)
+            times.append(grid.draw(chance, cells, choices[point]))
+        if None in times:
+            raise optuna.TrialPruned
+        score = statistics.geometric_mean(times)
+        if not held or score < held[-1][0]:
+            held.append((score, len(seen), environment, choices))
         return score
 
-    def hold(environment, choices):
-        counts = len(set(seen)), 1 + sum(a != b for a, b in zip(seen, seen[1:]))
-        for point, choice in choices.items():
-            rows.append(("TPE (Optuna)", budget, seed, len(seen), *counts, *environment, *point, *choice))
+    trials = {budget: budget // len(points) for budget in ENVIRONMENT_BUDGETS}
+    optuna.create_study(sampler=sampler(seed)).optimize(objective, n_trials=max(trials.values()))
+    return [row for budget, most in trials.items() for row in held_rows(seen[:most], held, budget, seed)]
 
-    optuna.create_study(sampler=sampler(seed)).optimize(objective, n_trials=budget // len(points))
-    # The last step says what was spent in all.
-    last = [row for row in rows if row[3] == rows[-1][3]]
-    counts = len(set(seen)), 1 + sum(a != b for a, b in zip(seen, seen[1:]))
-    return rows + [(*row[:3], len(seen) + 1, *counts, *row[6:]) for row in last]
+
+def held_rows(seen, held, budget, seed):
+    """What was held after each new best within the trials seen, and once more at the end, with what was spent by then."""
+    within = [entry for entry in held if entry[1] <= len(seen)]
+    for step, (_, trial, environment, choices) in enumerate(within + within[-1:]):
+        spent = seen[:trial] if step < len(within) else seen
+        starts = 1 + sum(before != after for before, after in zip(spent, spent[1:]))
+        for point, choice in choices.items():
+            yield ("TPE (Optuna)", budget, seed, step, len(set(spent)), starts, *environment, *point, *choice)
 
 
 def main(arguments):
@@ -132,14 +132,14 @@ def main(arguments):
     seeds = range(int(arguments[2]) if len(arguments) == 3 else 20)
     if mode == "points":
         header = "contestant,variant,budget,seed,collective,bytes,algorithm,protocol,channels"
-        play, jobs = play_points, [(path, seed) for seed in seeds]
+        play = play_points
     else:
         header = "contestant,budget,seed,step,environments,starts," + ",".join(grid.ENVIRONMENT)
         header += ",collective,bytes,algorithm,protocol,channels"
-        play, jobs = play_environments, [(path, seed, budget) for budget in ENVIRONMENT_BUDGETS for seed in seeds]
+        play = play_environments
     print(header)
     with ProcessPoolExecutor(int(os.environ.get("JOBS", os.cpu_count() or 1))) as pool:
-        for rows in pool.map(play, jobs):
+        for rows in pool.map(play, [(path, seed) for seed in seeds]):
             for row in rows:
                 print(*row, sep=",")
 
