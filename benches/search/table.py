@@ -98,7 +98,7 @@ def verdicts(chosen):
         goal = GOALS.get(budget)
         mean = statistics.fmean(chosen[OURS, budget][1])
         says = "" if goal is None else f"; goal {percent(goal)} %: {'met' if mean <= goal else 'missed'} with {percent(mean)} %"
-        place = "first" if 0 < lead else "NOT first"
+        place = "NOT first" if lead <= 0 else "first" if error < lead else "first by less than the standard error"
         lines.append(f"- {budget:,}: {place}, {percent(lead)} ± {percent(error)} points ahead of {rival}{says}")
     return lines
 

@@ -51,11 +51,12 @@ class Regret(unittest.TestCase):
         self.assertEqual([line.split("|")[1].strip() for line in lines[2:]], ["ours", "rival", "oracle: close"])
         self.assertIn("**4.00 ± 1.00**", lines[2])
 
-    def test_being_behind_is_said(self):
-        regret = [*rows("ours", {"": [0.08, 0.08]}), *rows("rival", {"": [0.05, 0.05]})]
-        (line,) = table.verdicts(table.choose(table.group(regret), {}))
-        self.assertIn("NOT first", line)
-        self.assertIn("missed", line)
+    def test_being_behind_or_hardly_ahead_is_said(self):
+        for theirs, want in (([0.05, 0.05], "NOT first"), ([0.05, 0.12], "first by less than the standard error")):
+            regret = [*rows("ours", {"": [0.08, 0.08]}), *rows("rival", {"": theirs})]
+            (line,) = table.verdicts(table.choose(table.group(regret), {}))
+            self.assertIn(f": {want}, ", line)
+            self.assertIn("missed", line)
 
 
 class Environments(unittest.TestCase):

@@ -15,12 +15,13 @@ use crate::{
 };
 
 type Failure = Box<dyn Error>;
+type Player = dyn Fn(&mut Play<'_>, u64) -> Result<(), Failure>;
 
 /// One contestant with one setting. Rivals come with several, and are judged by the best one of each budget.
 pub(crate) struct Contestant {
     pub(crate) name: &'static str,
     pub(crate) variant: String,
-    play: Box<dyn Fn(&mut Play<'_>, u64) -> Result<(), Failure>>,
+    play: Box<Player>,
 }
 
 impl Contestant {

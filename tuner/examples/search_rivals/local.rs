@@ -70,7 +70,7 @@ fn share(play: &Play<'_>, point: usize) -> u64 {
     play.left / (play.game.points.len() - point) as u64
 }
 
-/// Coordinate descent at each point in the manner of AutoCCL: along one axis the other algorithms and protocols, or the next
+/// Coordinate descent at each point in the manner of `AutoCCL`: along one axis the other algorithms and protocols, or the next
 /// channel counts up and down; once no axis helps, again from a random choice.
 pub(crate) struct CoordinateDescent {
     /// Draws of each choice that is looked at.
@@ -88,7 +88,7 @@ impl CoordinateDescent {
         }
     }
 
-    /// AutoCCL's score: the mean of the best three quarters of the samples.
+    /// `AutoCCL`'s score: the mean of the best three quarters of the samples.
     fn score(samples: &[f64]) -> f64 {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -106,13 +106,13 @@ impl CoordinateDescent {
         let shape = axes.shape();
         let mut at = axes.random(random);
         let mut score = self.look(play, axes, &at, floor);
-        let (mut axis, mut stale) = (0, 0);
+        let (mut dimension, mut stale) = (0, 0);
         while stale < shape.len() && floor < play.left {
             let mut best = (score, at.clone());
-            let near = |value: &usize| *value != at[axis] && (axis < 2 || value.abs_diff(at[axis]) == 1);
-            for value in (0..shape[axis]).filter(near) {
+            let near = |value: &usize| *value != at[dimension] && (dimension < 2 || value.abs_diff(at[dimension]) == 1);
+            for value in (0..shape[dimension]).filter(near) {
                 let mut other = at.clone();
-                other[axis] = value;
+                other[dimension] = value;
                 let seen = self.look(play, axes, &other, floor);
                 if seen < best.0 {
                     best = (seen, other);
@@ -121,8 +121,8 @@ impl CoordinateDescent {
             stale = if best.1 == at { stale + 1 } else { 0 };
             (score, at) = best;
             // A gain along the channels goes on along the channels.
-            if stale > 0 || axis < 2 {
-                axis = (axis + 1) % shape.len();
+            if stale > 0 || dimension < 2 {
+                dimension = (dimension + 1) % shape.len();
             }
         }
     }

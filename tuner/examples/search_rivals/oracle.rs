@@ -104,7 +104,9 @@ impl Table {
         for members in sets {
             for step in STEPS {
                 let mut draws = self.draws.clone();
-                members.iter().for_each(|member| draws[*member] += step);
+                for member in &members {
+                    draws[*member] += step;
+                }
                 let loss = self.expected(&draws);
                 let rate = (self.loss - loss) / (members.len() * step) as f64;
                 if best.as_ref().is_none_or(|best| best.rate < rate) {

@@ -26,9 +26,9 @@ pub(crate) fn plan(points: Vec<WeightedPoint>, strategy: Strategy, budget: u64, 
 
 /// The whole search, default arm included.
 pub(crate) fn search(play: &mut Play<'_>, seed: u64) -> Result<(), SearchError> {
-    let plan = plan(WeightedPoint::equal(play.game.grid.points()), Strategy::Auto, play.left, seed);
+    let wanted = plan(WeightedPoint::equal(play.game.grid.points()), Strategy::Auto, play.left, seed);
     let space = play.space();
-    let outcome = run_search(play, &space, &plan, &mut Silent, &Cancel::new())?;
+    let outcome = run_search(play, &space, &wanted, &mut Silent, &Cancel::new())?;
     let game = play.game;
     for (own, cells) in play.own.iter_mut().zip(&game.points) {
         let point = cells.first().map(|cell| game.cells[*cell].point);
