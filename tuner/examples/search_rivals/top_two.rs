@@ -117,7 +117,9 @@ mod tests {
     fn transport_costs_follow_their_definition() {
         let sums = |times: &[f64]| {
             let mut sums = Sums::default();
-            times.iter().for_each(|log| sums.take(log.exp()));
+            for log in times {
+                sums.take(log.exp());
+            }
             sums
         };
         let (leader, other) = (sums(&[1.0, 3.0]), sums(&[3.0]));
