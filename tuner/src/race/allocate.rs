@@ -22,6 +22,8 @@ const LOOK_AHEAD: [f64; 3] = [1.0, 2.0, 4.0];
 /// Two samples of a cell are both slow for no reason of its own often enough (stalls, a busy moment) that the best cell would
 /// never be asked again. Chosen on a recorded grid, where half of all regret came from such cells.
 const FIRST_IMPRESSION: f64 = 5.0;
+/// The same where another environment taught what to expect: its samples are not all that speaks for or against the cell.
+const TAUGHT_IMPRESSION: f64 = 2.0;
 /// A point gives at most this many samples to one batch before the others had a chance.
 const PER_POINT: usize = 6;
 /// What a sample takes beside its time, in microseconds: the rendezvous and the report of some nodes.
@@ -68,13 +70,13 @@ impl Ord for Offer {
 /// What perfect knowledge would gain over the present picks: weighted mean over points, log units.
 pub(super) fn potential(field: &Field, lanes: &[Lane]) -> f64 {
     let weights: f64 = lanes.iter().map(|lane| lane.weight).sum();
-    let gain = |lane: &Lane| lane.weight / weights * perfect_gain(&table(field, lane, Currency::Trials));
+    let gain = |lane: &Lane| lane.weight / weights * perfect_gain(&table(field, lane, Currency::Trials, false));
     if weights > 0.0 { lanes.iter().map(gain).sum() } else { 0.0 }
 }
 
 /// The items of the next batch; none when perfect knowledge would not gain enough.
 pub(super) fn choose(field: &Field, lanes: &[Lane], config: &RaceConfig) -> Vec<Item> {
-    let mut tables: Vec<Vec<Cell>> = lanes.iter().map(|lane| table(field, lane, config.currency)).collect();
+    let mut tables: Vec<Vec<Cell>> = lanes.iter().map(|lane| table(field, lane, config.currency, true)).collect();
     if potential(field, lanes) < config.stop_gain {
         return Vec::new();
     }
@@ -100,7 +102,8 @@ pub(super) fn choose(field: &Field, lanes: &[Lane], config: &RaceConfig) -> Vec<
     items
 }
 
-fn table(field: &Field, lane: &Lane, currency: Currency) -> Vec<Cell> {
+/// A point's cells as they stand; with `doubts` about those with few samples.
+fn table(field: &Field, lane: &Lane, currency: Currency, doubts: bool) -> Vec<Cell> {
     let open = lane.entrants.iter().enumerate().filter(|(_, entrant)| !entrant.out);
     open.map(|(index, entrant)| {
         let belief = field.belief(entrant.cell);
@@ -109,9 +112,10 @@ fn table(field: &Field, lane: &Lane, currency: Currency) -> Vec<Cell> {
             Currency::Trials => 1.0,
             Currency::Seconds => (OVERHEAD_US + belief.mean.exp()) / 1e6,
         };
+        let impression = if field.is_taught(entrant.cell) { TAUGHT_IMPRESSION } else { FIRST_IMPRESSION };
         let doubt = match field.taken(entrant.cell) {
-            0 => 1.0,
-            taken => 1.0 + FIRST_IMPRESSION / f64::from(taken),
+            1.. if doubts => 1.0 + impression / f64::from(field.taken(entrant.cell)),
+            _ => 1.0,
         };
         Cell { entrant: index, mean: belief.mean + entrant.toll, variance: doubt * belief.variance, noise, cost }
     })

@@ -181,6 +181,11 @@ impl Field {
         self.cells[cell].taken
     }
 
+    /// Whether another environment taught what to expect of the cell.
+    pub(crate) fn is_taught(&self, cell: usize) -> bool {
+        self.cells[cell].prior.is_some()
+    }
+
     /// Median of the kept samples in microseconds.
     pub(crate) fn median_us(&self, cell: usize) -> Option<f64> {
         crate::stats::median(&self.cells[cell].samples).map(f64::exp)

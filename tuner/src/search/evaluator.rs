@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gdrtune_profiles::vocab::{Environment, Point};
 
+use super::surrogate::Surrogate;
 use super::{BestEver, DefaultTime, EnvironmentScore, PointResult, SearchError, SearchOutcome, SearchPlan, StoppedBy};
 use probes::{clearly_slower, quick_probes};
 use processes::Starts;
@@ -76,6 +77,8 @@ struct Explored {
     /// Its race has nothing more to ask.
     settled: bool,
     starts: Starts,
+    /// Times that its picks were measured to compare it with others.
+    comparisons: u32,
     trials: u64,
 }
 
@@ -98,6 +101,10 @@ pub(super) struct Evaluator<'a> {
     best_ever: BTreeMap<Point, BestEver>,
     /// Share of the budget after which no further environment is scored.
     share: f64,
+    /// What the knobs do, as far as that was learned.
+    effects: Option<Surrogate>,
+    /// Standard deviation between starts of one environment.
+    between: f64,
     /// Whether the next script must run in new processes.
     starts_anew: bool,
 }
@@ -125,6 +132,8 @@ impl<'a> Evaluator<'a> {
             quarantine: Quarantine::default(),
             best_ever: BTreeMap::new(),
             share: SEARCH_SHARE,
+            effects: None,
+            between: 0.0,
             starts_anew: false,
         }
     }
@@ -229,6 +238,7 @@ impl<'a> Evaluator<'a> {
             failed: None,
             settled: false,
             starts: Starts::default(),
+            comparisons: 0,
             trials: 0,
         });
         let result = match incumbent {
@@ -253,6 +263,7 @@ impl<'a> Evaluator<'a> {
         if !self.explored[index].abandoned {
             self.rescore(index);
         }
+        self.learn_effects();
         self.note_score(index);
         stop.map_or(Ok(self.explored[index].score), Err)
     }
@@ -341,8 +352,14 @@ impl<'a> Evaluator<'a> {
     /// Spends what is left on the environments that may ship: the best score, and the simplest that is as good.
     pub(super) fn refine(&mut self) -> Result<StoppedBy, SearchError> {
         loop {
-            let Some(index) = self.contender() else { return self.ended() };
-            match self.refine_slice(index) {
+            let (index, result) = if let Some(index) = self.contender() {
+                (index, self.refine_slice(index))
+            } else if let Some(index) = self.rival() {
+                (index, self.compare_again(index))
+            } else {
+                return self.ended();
+            };
+            match result {
                 Ok(()) | Err(Broken::Stop(Stop::Share)) => {}
                 Err(Broken::Stop(Stop::Fatal(error))) => return Err(error),
                 Err(Broken::Stop(Stop::Ended(by))) => return Ok(by),
@@ -380,6 +397,16 @@ impl<'a> Evaluator<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Measures the picks of an environment once more, in new processes: its choices are clear, and whether it is the better
+    /// one is not.
+    fn compare_again(&mut self, index: usize) -> Result<(), Broken> {
+        self.explored[index].comparisons += 1;
+        self.starts_anew = self.explored[index].starts.count() < LEAST_STARTS;
+        let picks = self.explored[index].race.picks();
+        let items = picks.iter().map(|pick| Item { point: pick.point, choice: pick.choice, repeats: 1 });
+        self.run_items(index, items.collect()).map(drop)
     }
 
     /// Why the search is over although nobody stopped it.

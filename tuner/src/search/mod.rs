@@ -308,7 +308,7 @@ impl CostFunction for &Landscape<'_> {
 
 impl Survey for &Landscape<'_> {
     fn observations(&self) -> Vec<Observation> {
-        self.evaluator.try_borrow_mut().map(|mut evaluator| evaluator.observations()).unwrap_or_default()
+        self.evaluator.try_borrow().map(|evaluator| evaluator.observations(true)).unwrap_or_default()
     }
 
     fn canonical(&self, vector: &[usize]) -> Option<Vector> {

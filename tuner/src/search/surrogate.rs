@@ -56,13 +56,17 @@ pub(super) struct Surrogate {
 impl Surrogate {
     /// Fits the model to what was observed over `dimensions` dimensions; `None` without a finite cost.
     pub(super) fn fit(observations: &[Observation], dimensions: usize) -> Option<Self> {
-        let least = observations.iter().map(|o| o.cost).fold(f64::INFINITY, f64::min);
-        if !least.is_finite() {
-            return None;
-        }
-        let draw_in = |o: &Observation| Observation { cost: o.cost.min(least + FAR), ..o.clone() };
-        let observations: Vec<Observation> = observations.iter().map(draw_in).collect();
+        let observations = drawn_in(observations)?;
         let variances = learn(&observations, dimensions);
+        Self::of(observations, variances)
+    }
+
+    /// The model with what another fit, to much the same observations, learned of the dimensions: learning is the slow part.
+    pub(super) fn refit(&self, observations: &[Observation]) -> Option<Self> {
+        Self::of(drawn_in(observations)?, self.variances.clone())
+    }
+
+    fn of(observations: Vec<Observation>, variances: Vec<f64>) -> Option<Self> {
         let factor = Factor::of(&observations, &variances)?;
         let costs: Vec<f64> = observations.iter().map(|o| o.cost).collect();
         let weights = factor.solve(&costs);
@@ -88,6 +92,13 @@ impl Surrogate {
         let known: f64 = self.factor.half_solve(&covariances).iter().map(|v| v * v).sum();
         Estimate { mean, deviation: (variance - known).max(0.0).sqrt() }
     }
+}
+
+/// With costs that are not too far above the least one; `None` if none is finite.
+fn drawn_in(observations: &[Observation]) -> Option<Vec<Observation>> {
+    let least = observations.iter().map(|o| o.cost).fold(f64::INFINITY, f64::min);
+    let draw_in = |o: &Observation| Observation { cost: o.cost.min(least + FAR), ..o.clone() };
+    least.is_finite().then(|| observations.iter().map(draw_in).collect())
 }
 
 /// Variance of the effects of each dimension.

@@ -9,13 +9,17 @@ use crate::{
     bench::Item,
     objective::Part,
     race::{Pick, expected_fall},
-    search::surrogate::{Observation, Surrogate},
+    search::surrogate::{Estimate, Observation, Surrogate},
     stats,
 };
 
 /// Standard errors that an environment must be ahead of one with fewer settings: many are compared, one will be lucky. The
 /// verification asks for more; this only decides what it is asked about.
-const AHEAD: f64 = 2.0;
+const AHEAD: f64 = 1.0;
+/// Standard errors between two environments below which it is not plain which one is better.
+const DOUBTFUL: f64 = 2.0;
+/// Times that an environment's picks are measured to compare it.
+const MOST_COMPARISONS: u32 = 12;
 /// Expected gain (log) below which an environment is given up as no better.
 const FUTILE: f64 = 0.0015;
 /// Samples of a pick, or of the default arm, after which a doubt about it stays.
@@ -24,6 +28,19 @@ const MOST_CONFIRMING: u32 = 16;
 const WORTH_ASKING: f64 = 0.002;
 /// Scores this close (relative) are a tie, which goes to fewer settings: the least gain that a verdict asks of a setting.
 const TIE: f64 = 0.02;
+
+/// Environments up to which the model learns: the effort grows with the cube of their number.
+const MOST_LEARNED: usize = 64;
+
+/// How good an environment is.
+struct Standing {
+    index: usize,
+    settings: usize,
+    /// Logarithm of the score.
+    log: f64,
+    /// Standard error of that.
+    error: f64,
+}
 
 /// A pick that may or may not be worth a rule.
 pub(super) struct Doubt {
@@ -46,66 +63,81 @@ impl Evaluator<'_> {
         all.filter(|(_, e)| e.failed.is_none() && !e.abandoned && e.score.is_finite())
     }
 
-    /// Standard deviation between starts of one environment.
-    fn between(&self) -> f64 {
-        processes::between(self.explored.iter().map(|explored| (&explored.starts, &explored.race)))
-    }
-
-    /// The environment with the best score.
-    pub(super) fn leader(&self) -> Option<usize> {
-        self.usable().min_by(|(_, a), (_, b)| a.score.total_cmp(&b.score)).map(|(index, _)| index)
-    }
-
-    /// What was learned of environments so far, for the model: costs in percent of log time, with the best choices that may
-    /// yet be found.
-    pub(in crate::search) fn observations(&mut self) -> Vec<Observation> {
-        let between = self.between();
+    /// What was learned of environments so far, for the model: costs in percent of log time. With `potential`, those of the
+    /// best choices that may yet be found.
+    pub(in crate::search) fn observations(&self, potential: bool) -> Vec<Observation> {
         let observe = |(vector, index): (&Vec<usize>, &usize)| {
             let explored = &self.explored[*index];
-            let cost = 100.0 * (explored.score.ln() - explored.potential);
-            Observation { vector: vector.clone(), cost, error: 100.0 * explored.error(between) }
+            let potential = if potential { explored.potential } else { 0.0 };
+            let cost = 100.0 * (explored.score.ln() - potential);
+            Observation { vector: vector.clone(), cost, error: 100.0 * explored.error(self.between) }
         };
         self.known.iter().map(observe).collect()
     }
 
+    /// Learns what the knobs do from all environments so far.
+    pub(super) fn learn_effects(&mut self) {
+        let few = self.explored.len() <= MOST_LEARNED;
+        self.effects = Surrogate::fit(&self.observations(true), self.space.shape().len()).filter(|_| few);
+    }
+
     /// Whether an environment may be no worse than the explored one, by what the knobs did so far.
-    pub(super) fn may_be_as_good(&mut self, vector: &[usize], index: usize) -> bool {
-        let known = self.known.iter().find(|(_, known)| **known == index).map(|(vector, _)| vector.clone());
-        let model = Surrogate::fit(&self.observations(), vector.len());
-        let (Some(known), Some(model)) = (known, model) else { return true };
-        let (other, this) = (model.predict(vector), model.predict(&known));
+    pub(super) fn may_be_as_good(&self, vector: &[usize], index: usize) -> bool {
+        let known = self.known.iter().find(|(_, known)| **known == index).map(|(vector, _)| vector);
+        let (Some(known), Some(model)) = (known, &self.effects) else { return true };
+        let (other, this) = (model.predict(vector), model.predict(known));
         other.mean - this.mean < 100.0 * TIE + other.deviation
     }
 
-    /// The environment to build on: of those that the leader is not clearly ahead of, the one with the fewest settings,
-    /// then the best score.
+    /// The environment to build on: of those that are as good as the best, the one with the fewest settings.
     pub(super) fn incumbent(&self) -> Option<usize> {
-        let best = &self.explored[self.leader()?];
-        let between = self.between();
-        let tied = self.usable().filter(|(_, e)| {
-            let margin = AHEAD * e.error(between).hypot(best.error(between));
-            (e.score / best.score).ln() <= margin.max(TIE)
-        });
-        let order = |e: &Explored| (e.environment.0.len(), e.score);
-        tied.min_by(|(_, a), (_, b)| {
-            let ((settings_a, score_a), (settings_b, score_b)) = (order(a), order(b));
-            settings_a.cmp(&settings_b).then(score_a.total_cmp(&score_b))
-        })
-        .map(|(index, _)| index)
+        let standings = self.standings();
+        let best = standings.iter().min_by(|a, b| a.log.total_cmp(&b.log))?;
+        let tied = standings.iter().filter(|s| s.log - best.log <= TIE.max(AHEAD * s.error.hypot(best.error)));
+        tied.min_by(|a, b| a.settings.cmp(&b.settings).then(a.log.total_cmp(&b.log))).map(|s| s.index)
+    }
+
+    /// Of the environments that may turn out to be the one to build on, the one that was compared least; `None` if it is plain
+    /// which one that is.
+    pub(super) fn rival(&self) -> Option<usize> {
+        let incumbent = self.incumbent()?;
+        let standings = self.standings();
+        let this = standings.iter().find(|s| s.index == incumbent)?;
+        let is_open = |s: &&Standing| (s.log - this.log).abs() <= TIE.max(DOUBTFUL * s.error.hypot(this.error));
+        let open: Vec<&Standing> = standings.iter().filter(is_open).collect();
+        let compared = |s: &&&Standing| self.explored[s.index].comparisons;
+        let least = open.iter().filter(|s| compared(s) < MOST_COMPARISONS).min_by_key(compared);
+        least.filter(|_| 1 < open.len()).map(|s| s.index)
+    }
+
+    /// How good each environment is, as the model says: of many, one will be lucky, and what its settings did in the others
+    /// tells.
+    fn standings(&self) -> Vec<Standing> {
+        let model = self.effects.as_ref().and_then(|effects| effects.refit(&self.observations(false)));
+        let vectors: BTreeMap<usize, &Vec<usize>> = self.known.iter().map(|(vector, index)| (*index, vector)).collect();
+        let standing = |(index, e): (usize, &Explored)| {
+            let predict = model.as_ref().zip(vectors.get(&index)).map(|(model, vector)| model.predict(vector));
+            let (log, error) = match predict {
+                Some(Estimate { mean, deviation }) => (mean / 100.0, deviation / 100.0),
+                None => (e.score.ln(), e.error(self.between)),
+            };
+            Standing { index, settings: e.environment.0.len(), log, error }
+        };
+        self.usable().map(standing).collect()
     }
 
     /// Whether more samples of an environment are not worth it: it is not expected to get ahead by what a change asks.
     pub(super) fn is_futile(&mut self, index: usize, incumbent: usize) -> bool {
         self.rescore(index);
-        self.hope(index, incumbent, self.between()) < FUTILE
+        self.hope(index, incumbent) < FUTILE
     }
 
     /// By how much (log) an environment is expected to get further ahead of the incumbent than a change asks, with the best
     /// choices that may yet be found.
-    fn hope(&self, index: usize, incumbent: usize, between: f64) -> f64 {
+    fn hope(&self, index: usize, incumbent: usize) -> f64 {
         let (explored, incumbent) = (&self.explored[index], &self.explored[incumbent]);
         let bar = incumbent.score.ln() - TIE;
-        let error = explored.error(between).hypot(incumbent.error(between));
+        let error = explored.error(self.between).hypot(incumbent.error(self.between));
         expected_fall(explored.score.ln() - explored.potential - bar, error)
     }
 
@@ -116,9 +148,8 @@ impl Evaluator<'_> {
         let first = self.explored.first().filter(|first| first.failed.is_none() && !first.settled).map(|_| 0);
         let Some(incumbent) = self.incumbent() else { return first };
         let in_doubt = self.doubts(incumbent).iter().map(|doubt| doubt.value).sum::<f64>();
-        let between = self.between();
         let gain = |index: usize, e: &Explored| {
-            if index == incumbent { e.potential + in_doubt } else { self.hope(index, incumbent, between) }
+            if index == incumbent { e.potential + in_doubt } else { self.hope(index, incumbent) }
         };
         let open = self.usable().filter(|(_, e)| !e.settled).map(|(index, e)| (gain(index, e), index));
         open.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1))).map(|(_, index)| index)
@@ -153,6 +184,7 @@ impl Evaluator<'_> {
     }
 
     pub(super) fn rescore(&mut self, index: usize) {
+        self.between = processes::between(self.explored.iter().map(|explored| (&explored.starts, &explored.race)));
         let picks = self.explored[index].race.picks();
         let picks: BTreeMap<Point, Pick> = picks.into_iter().map(|pick| (pick.point, pick)).collect();
         let (mut parts, mut variance, mut weights) = (Vec::new(), 0.0, 0.0);
