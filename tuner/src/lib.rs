@@ -4,6 +4,7 @@
 //! replay of a recorded grid and the simulated cluster are all a `Bench`, and the search cannot tell them apart.
 
 pub mod bench;
+pub mod deployment;
 pub mod grid;
 pub mod objective;
 pub mod observe;
@@ -11,6 +12,7 @@ pub mod plan;
 pub mod race;
 pub mod replay;
 pub mod search;
+pub mod sim;
 pub mod space;
 pub mod stats;
 pub mod verdict;

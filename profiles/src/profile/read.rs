@@ -6,10 +6,7 @@ use serde::Deserialize;
 use toml::de::{DeTable, DeValue};
 
 use super::{FORMAT, Problem, Profile, Step};
-use crate::{
-    diagnostic::{Diagnostic, Place},
-    nearest::hint,
-};
+use crate::diagnostic::{Diagnostic, Place, UnknownWord};
 
 /// A text that is no profile that this gdrtune can use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -126,18 +123,12 @@ fn check_format(document: &DeTable<'_>, text: &str, file: &str) -> Result<(), Pr
     }
 }
 
-/// Makes our error of serde's message, which quotes the unknown name and then the known ones in backquotes.
+/// Makes our error of serde's message.
 fn describe(place: Place, message: &str) -> ProfileError {
-    let what = match message {
-        m if m.starts_with("unknown field `") => "field",
-        m if m.starts_with("unknown variant `") => "name",
-        _ => return ProfileError::Malformed { place, cause: one_line(message) },
-    };
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    let name = quoted.next().unwrap_or_default().to_owned();
-    let known: Vec<&str> = quoted.collect();
-    let accepted = format!("{}{}", known.join(", "), hint(&name, known.iter().copied()));
-    ProfileError::UnknownName { place, what, name, accepted }
+    match UnknownWord::of_message(message) {
+        Some(UnknownWord { what, name, accepted }) => ProfileError::UnknownName { place, what, name, accepted },
+        None => ProfileError::Malformed { place, cause: one_line(message) },
+    }
 }
 
 fn one_line(message: &str) -> String {
@@ -152,7 +143,7 @@ fn locate(problem: Problem, document: &DeTable<'_>, text: &str, file: &str) -> D
 }
 
 /// Where the value at `path` stands, or the innermost part of its path that exists.
-fn span_of(document: &DeTable<'_>, path: &[Step]) -> Range<usize> {
+pub fn span_of(document: &DeTable<'_>, path: &[Step]) -> Range<usize> {
     let mut span = 0..0;
     let mut value: Option<&DeValue<'_>> = None;
     for step in path {
