@@ -3,6 +3,7 @@
 //! Pure: no IO, no clock, no threads, no async. Time is a value that a [`bench::Bench`] reports. The real cluster, the
 //! replay of a recorded grid and the simulated cluster are all a `Bench`, and the search cannot tell them apart.
 
+pub mod ab;
 pub mod bench;
 pub mod deployment;
 pub mod grid;
@@ -16,3 +17,4 @@ pub mod sim;
 pub mod space;
 pub mod stats;
 pub mod verdict;
+pub mod verify;

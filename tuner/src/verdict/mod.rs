@@ -172,6 +172,16 @@ impl Verdict {
         self.shipped.is_empty() && self.shipped_environment.is_empty()
     }
 
+    /// What was tried and does not ship, in sentences.
+    pub fn left_out(&self) -> Vec<String> {
+        let environment = self.environment.iter().filter(|e| !e.ships).map(|e| format!("environment: {}", e.sentence));
+        let rules = self.rules.iter().filter(|r| r.fate != RuleFate::Ship).map(|r| {
+            let sizes: Vec<String> = r.rule.sizes.iter().map(|&bytes| Size(bytes).to_string()).collect();
+            format!("{} {} {}: {}", r.rule.collective, sizes.join(", "), r.rule.choice, r.sentence)
+        });
+        environment.chain(rules).collect()
+    }
+
     /// Whether some point of the candidate is clearly slower.
     pub fn has_regression(&self) -> bool {
         self.points.iter().any(|point| point.decision == Decision::Regression)
