@@ -22,11 +22,11 @@ fn allreduce(bytes: u64) -> Point {
     point(Collective::AllReduce, bytes)
 }
 
-fn choice(algorithm: Algorithm, protocol: Protocol, channels: u16) -> Option<Choice> {
-    Some(Choice { algorithm, protocol, channels })
+fn choice(algorithm: Algorithm, protocol: Protocol, channels: u16) -> Choice {
+    Choice { algorithm, protocol, channels }
 }
 
-fn ring(channels: u16) -> Option<Choice> {
+fn ring(channels: u16) -> Choice {
     choice(Algorithm::Ring, Protocol::Simple, channels)
 }
 
@@ -101,7 +101,7 @@ fn the_space_is_what_the_file_names_and_the_engine_has() {
 fn samples_scatter_around_the_truth_and_processes_have_their_luck() {
     let text = RAILS.replace("sample = 0.04", "sample = 0.1").replace("process = 0.01", "process = 0.1");
     let mut bench = simulated(&text, 3);
-    let (at, chosen) = (allreduce(1 << 20), ring(8));
+    let (at, chosen) = (allreduce(1 << 20), Some(ring(8)));
     let truth = bench.truth_us(&Environment::new(), at, chosen);
     let medians: Vec<f64> = (0..40)
         .map(|round| {
@@ -116,7 +116,7 @@ fn samples_scatter_around_the_truth_and_processes_have_their_luck() {
 
 #[test]
 fn a_run_goes_on_at_a_position_as_if_it_had_never_stopped() {
-    let items = [(allreduce(4096), None, 3), (allreduce(1 << 24), ring(16), 3)];
+    let items = [(allreduce(4096), None, 3), (allreduce(1 << 24), Some(ring(16)), 3)];
     let mut whole = simulated(RAILS, 5);
     let mut first = simulated(RAILS, 5);
     run(&mut whole, live(), &items).unwrap();
@@ -138,9 +138,9 @@ fn the_clock_counts_starts_calls_and_warm_up() {
     let start = 1.5 + 0.002 * 64.0;
     assert!((bench.now_s() - start).abs() < 1e-9, "{}", bench.now_s());
     let at = allreduce(1 << 20);
-    let samples = run(&mut bench, live(), &[(at, ring(8), 2)]).unwrap();
+    let samples = run(&mut bench, live(), &[(at, Some(ring(8)), 2)]).unwrap();
     let Outcome::Timed(timing) = samples[1].outcome else { panic!("{samples:?}") };
-    assert!((timing.time_us - bench.truth_us(&Environment::new(), at, ring(8))).abs() < 1e-9);
+    assert!((timing.time_us - bench.truth_us(&Environment::new(), at, Some(ring(8)))).abs() < 1e-9);
     let spent = 2.0 * (500.0 + timing.time_us * f64::from(timing.iterations + 3)) / 1e6;
     assert!((bench.now_s() - start - spent).abs() < 1e-9, "no second start, {} {spent}", bench.now_s());
     assert!((1..=200).contains(&timing.iterations));
@@ -152,8 +152,8 @@ fn stalls_are_thirty_times_slower_and_drift_is_slow() {
     let text = RAILS.replace("sample = 0.04\nprocess = 0.01", noise);
     let mut bench = simulated(&text, 1);
     let at = allreduce(1 << 20);
-    let truth = bench.truth_us(&Environment::new(), at, ring(8));
-    let drawn = times(&run(&mut bench, live(), &[(at, ring(8), 4_000)]).unwrap());
+    let truth = bench.truth_us(&Environment::new(), at, Some(ring(8)));
+    let drawn = times(&run(&mut bench, live(), &[(at, Some(ring(8)), 4_000)]).unwrap());
     let stalled = drawn.iter().filter(|time| **time > 29.0 * truth).count();
     assert!((150..250).contains(&stalled), "{stalled} of 4,000");
     let expected = truth * (1.0 + 0.01 * bench.now_s() / 3_600.0);
@@ -178,14 +178,14 @@ fn faults_are_outcomes_and_only_lost_nodes_and_bad_environments_end_a_script() {
     let at = allreduce(65536);
     let (tree, ring_algorithm) = (Algorithm::Tree, Algorithm::Ring);
     let asked = [
-        (at, choice(ring_algorithm, Protocol::Ll, 1), 2),
-        (at, choice(ring_algorithm, Protocol::Ll, 2), 1),
-        (at, choice(tree, Protocol::Ll128, 2), 2),
-        (at, choice(tree, Protocol::Simple, 2), 2),
-        (at, choice(tree, Protocol::Ll, 2), 2),
-        (at, choice(ring_algorithm, Protocol::Simple, 32), 1),
-        (point(Collective::AllGather, 65536), choice(tree, Protocol::Ll, 2), 1),
-        (at, choice(ring_algorithm, Protocol::Simple, 2), 1),
+        (at, Some(choice(ring_algorithm, Protocol::Ll, 1)), 2),
+        (at, Some(choice(ring_algorithm, Protocol::Ll, 2)), 1),
+        (at, Some(choice(tree, Protocol::Ll128, 2)), 2),
+        (at, Some(choice(tree, Protocol::Simple, 2)), 2),
+        (at, Some(choice(tree, Protocol::Ll, 2)), 2),
+        (at, Some(choice(ring_algorithm, Protocol::Simple, 32)), 1),
+        (point(Collective::AllGather, 65536), Some(choice(tree, Protocol::Ll, 2)), 1),
+        (at, Some(choice(ring_algorithm, Protocol::Simple, 2)), 1),
     ];
     let samples = run(&mut bench, live(), &asked).unwrap();
     let shown: Vec<(usize, u32, String)> = samples
@@ -210,7 +210,7 @@ fn faults_are_outcomes_and_only_lost_nodes_and_bad_environments_end_a_script() {
     assert!(matches!(error, BenchError::Setup { .. }), "{error}");
     let error = run(&mut bench, Setup::Live(env("NCCL_IB_HCA", "=mlx5_9")), &asked).unwrap_err();
     assert!(error.to_string().contains("NCCL_IB_HCA==mlx5_9 names nothing that is there"), "{error}");
-    let hangs = [(at, choice(ring_algorithm, Protocol::Ll, 1), 1); 9];
+    let hangs = [(at, Some(choice(ring_algorithm, Protocol::Ll, 1)), 1); 9];
     let mut count = 0;
     let script = hangs.map(|(point, choice, repeats)| Item { point, choice, repeats }).to_vec();
     let script = Script { setup: live(), fresh: false, items: script };

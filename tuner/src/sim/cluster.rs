@@ -199,6 +199,9 @@ pub struct EngineModel {
     /// How it chooses.
     #[serde(default)]
     pub own: Own,
+    /// What it never chooses by itself.
+    #[serde(default)]
+    pub avoids: Vec<Calls>,
     /// Whether all choices take the same time: a null cluster.
     #[serde(default)]
     pub equal: bool,

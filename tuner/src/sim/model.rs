@@ -91,6 +91,8 @@ impl<'a> World<'a> {
         let choices = pairs.flat_map(|(algorithm, protocol)| {
             channels(algorithm, protocol).into_iter().map(move |channels| Choice { algorithm, protocol, channels })
         });
+        let avoids = &self.cluster.engine.avoids;
+        let choices = choices.filter(|c| !avoids.iter().any(|calls| calls.contain(self.environment, point, Some(*c))));
         choices.min_by(|a, b| believed(a).total_cmp(&believed(b)))
     }
 

@@ -105,7 +105,9 @@ impl Cluster {
         let of = |list: &'static str, index: usize| vec![Step::Field(list), Step::Item(index), Step::Field("calls")];
         let effects = self.effect.iter().enumerate().map(|(index, e)| (of("effect", index), &e.calls));
         let faults = self.fault.iter().enumerate().map(|(index, f)| (of("fault", index), &f.calls));
-        for (path, calls) in effects.chain(faults) {
+        let avoids = |index| vec![Step::Field("engine"), Step::Field("avoids"), Step::Item(index)];
+        let avoided = self.engine.avoids.iter().enumerate().map(|(index, calls)| (avoids(index), calls));
+        for (path, calls) in effects.chain(faults).chain(avoided) {
             let all_known = calls.environment.keys().try_for_each(|name| known(name));
             all_known.map_err(|cause| Problem { path, cause })?;
         }
