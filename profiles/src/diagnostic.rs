@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::nearest::hint;
+
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -52,6 +54,40 @@ impl fmt::Display for Diagnostic {
     }
 }
 
+/// A name that a reader of a text does not know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownWord {
+    /// Field or name.
+    pub what: &'static str,
+    /// The name that was found.
+    pub name: String,
+    /// The accepted names, and the nearest of them if one is near, as the tail of a message.
+    pub accepted: String,
+}
+
+impl UnknownWord {
+    /// Takes apart serde's message, which quotes the unknown name and then the known ones in backquotes; `None` if it says
+    /// something else.
+    pub fn of_message(message: &str) -> Option<Self> {
+        let what = match message {
+            m if m.starts_with("unknown field `") => "field",
+            m if m.starts_with("unknown variant `") => "name",
+            _ => return None,
+        };
+        let mut quoted = message.split('`').skip(1).step_by(2);
+        let name = quoted.next().unwrap_or_default().to_owned();
+        let known: Vec<&str> = quoted.collect();
+        let accepted = format!("{}{}", known.join(", "), hint(&name, known.iter().copied()));
+        Some(Self { what, name, accepted })
+    }
+}
+
+impl fmt::Display for UnknownWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown {} `{}`: use one of {}", self.what, self.name, self.accepted)
+    }
+}
+
 /// A place in a text file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
@@ -65,7 +101,7 @@ pub struct Place {
 
 impl Place {
     /// The place of byte `offset` in `text`; an offset past the end, or within a character, is moved back.
-    pub(crate) fn of_offset(file: &str, text: &str, offset: usize) -> Self {
+    pub fn of_offset(file: &str, text: &str, offset: usize) -> Self {
         let mut end = offset.min(text.len());
         while !text.is_char_boundary(end) {
             end -= 1;

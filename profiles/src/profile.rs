@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::vocab::{Algorithm, Choice, Collective, Engine, Environment, Point, Protocol};
 
 pub use problem::{Problem, Step};
-pub use read::ProfileError;
+pub use read::{ProfileError, span_of};
 
 /// The format that this build reads and writes.
 pub const FORMAT: u32 = 1;

@@ -7,7 +7,10 @@ use std::fmt::Display;
 use serde::de::DeserializeOwned;
 use toml::{Spanned, de::DeTable};
 
-use crate::{diagnostic::Place, nearest::hint};
+use crate::{
+    diagnostic::{Place, UnknownWord},
+    nearest::hint,
+};
 
 /// A text that is not the file that it should be, or a name that is none of the presets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -105,20 +108,14 @@ impl<'a> Source<'a> {
         Place::of_offset(self.file, self.text, offset)
     }
 
-    /// Makes our error of serde's, whose message quotes the unknown name and then the known ones in backquotes.
+    /// Makes our error of serde's.
     fn describe(self, error: &toml::de::Error) -> TextError {
         let place = self.place(error.span().unwrap_or_default().start);
         let message = error.message();
-        let what = match message {
-            m if m.starts_with("unknown field `") => "field",
-            m if m.starts_with("unknown variant `") => "name",
-            _ => return TextError::Malformed { place, cause: one_line(message) },
-        };
-        let mut quoted = message.split('`').skip(1).step_by(2);
-        let name = quoted.next().unwrap_or_default().to_owned();
-        let known: Vec<&str> = quoted.collect();
-        let accepted = format!("{}{}", known.join(", "), hint(&name, known.iter().copied()));
-        TextError::UnknownName { place, what, name, accepted }
+        match UnknownWord::of_message(message) {
+            Some(UnknownWord { what, name, accepted }) => TextError::UnknownName { place, what, name, accepted },
+            None => TextError::Malformed { place, cause: one_line(message) },
+        }
     }
 }
 

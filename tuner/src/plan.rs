@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use gdrtune_profiles::{
     profile::ByteRange,
+    size::Size,
     vocab::{Choice, Collective, Environment, Point},
 };
 
@@ -29,6 +30,12 @@ pub struct CandidateRule {
 }
 
 impl CandidateRule {
+    /// The rule in words, with the sizes that it was found at.
+    pub fn name(&self) -> String {
+        let sizes: Vec<String> = self.sizes.iter().map(|&bytes| Size(bytes).to_string()).collect();
+        format!("{} {} {}", self.collective, sizes.join(", "), self.choice)
+    }
+
     /// The measured points within.
     pub fn points(&self) -> impl Iterator<Item = Point> {
         let collective = self.collective;

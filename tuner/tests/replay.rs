@@ -5,10 +5,11 @@ use std::{collections::BTreeMap, fs, path::Path};
 use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, Environment, Point, Protocol};
 use gdrtune_tuner::{
     bench::{Bench, BenchError, Cancel, Item, Outcome, Sample, Script, Setup},
+    deployment::Deployment,
     objective::{Objective, WeightedPoint},
     observe::{Directive, Note, Observer, Silent},
     race::RaceConfig,
-    replay::{Cells, Deployment, Grid, Replay, ReplayConfig},
+    replay::{Cells, Grid, Replay, ReplayConfig},
     search::{SearchOutcome, SearchPlan, Strategy, run_search},
     stats,
 };

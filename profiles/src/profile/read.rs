@@ -111,7 +111,7 @@ fn locate(problem: Problem, document: &DeTable<'_>, text: &str, file: &str) -> D
 }
 
 /// Where the value at `path` stands, or the innermost part of its path that exists.
-fn span_of(document: &DeTable<'_>, path: &[Step]) -> Range<usize> {
+pub fn span_of(document: &DeTable<'_>, path: &[Step]) -> Range<usize> {
     let mut span = 0..0;
     let mut value: Option<&DeValue<'_>> = None;
     for step in path {

@@ -3,7 +3,6 @@
 //! Runs on one plain thread (the search pulls measurements synchronously); the fleet's tokio tasks feed it through a
 //! channel. Draws nothing and prints nothing: whoever shows a run listens to its [`event::Record`]s.
 
-pub mod ab;
 pub mod cluster;
 pub mod connect;
 pub mod control;

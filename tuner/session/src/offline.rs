@@ -19,7 +19,8 @@ use gdrtune_profiles::{
 };
 use gdrtune_tuner::{
     bench::{Bench, BenchInfo},
-    replay::{Deployment, Grid, GridError, Replay, ReplayConfig},
+    deployment::Deployment,
+    replay::{Grid, GridError, Replay, ReplayConfig},
     space::Space,
 };
 use sha2::{Digest as _, Sha256};

@@ -8,14 +8,13 @@ use gdrtune_profiles::{
     vocab::{Engine, Point},
 };
 use gdrtune_tuner::{
+    ab::{self, AbPlan},
     bench::{Bench, BenchError, Cancel, Setup},
     observe::{Directive, Observer},
     plan::Candidate,
     stats::Design,
     verdict::{self, PointVerdict, Thresholds},
 };
-
-use crate::ab::{self, AbPlan};
 
 /// Samples per point and process, as in a run's own verification.
 const REPEATS: u32 = 2;

@@ -14,21 +14,9 @@ use rand::{Rng, SeedableRng, rngs::SmallRng};
 
 use crate::{
     bench::{Bench, BenchError, BenchInfo, Cancel, Outcome, Sample, Script, Setup, Timing},
+    deployment::{Deployment, ReadDeployment},
     space::{Dimension, Space},
 };
-
-/// What the emitted files of a [`Setup::Deployed`] amount to.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Deployment {
-    /// The environment that the files set.
-    pub environment: Environment,
-    /// The choice that the files' rules make for each point that they cover.
-    pub choices: BTreeMap<Point, Choice>,
-}
-
-/// Reads emitted files (name and text) as the deployed worker would, for the given points.
-pub type ReadDeployment =
-    fn(files: &[(String, String)], points: &[Point], info: &BenchInfo) -> Result<Deployment, String>;
 
 /// How a grid is replayed.
 #[derive(Debug, Clone)]
@@ -94,19 +82,6 @@ impl Replay {
         }
     }
 
-    fn deployment(&self, script: &Script) -> Result<Deployment, BenchError> {
-        match &script.setup {
-            Setup::Site => Ok(Deployment::default()),
-            Setup::Live(environment) => Ok(Deployment { environment: environment.clone(), ..Deployment::default() }),
-            Setup::Deployed(files) => {
-                let points: Vec<Point> = script.items.iter().map(|item| item.point).collect();
-                let read = self.config.read_deployment.ok_or("no reader of emitted files was given".to_owned());
-                let read = read.and_then(|read| read(files, &points, &self.info()));
-                read.map_err(|why| BenchError::Setup { setup: "the emitted files".into(), why })
-            }
-        }
-    }
-
     fn cells(&self, overlay: &Environment) -> Result<&Cells, BenchError> {
         let mut whole = self.site.clone();
         whole.0.extend(overlay.0.clone());
@@ -132,7 +107,7 @@ impl Bench for Replay {
     }
 
     fn run(&mut self, script: &Script, cancel: &Cancel, sink: &mut dyn FnMut(Sample)) -> Result<(), BenchError> {
-        let deployment = self.deployment(script)?;
+        let deployment = Deployment::of(script, self.config.read_deployment, &self.info())?;
         self.cells(&deployment.environment)?;
         self.start(script);
         for (index, item) in script.items.iter().enumerate() {

@@ -177,6 +177,14 @@ impl Verdict {
         self.shipped.is_empty() && self.shipped_environment.is_empty()
     }
 
+    /// What was tried and does not ship, in sentences.
+    pub fn left_out(&self) -> Vec<String> {
+        let environment = self.environment.iter().filter(|e| !e.ships).map(|e| format!("environment: {}", e.sentence));
+        let left = self.rules.iter().filter(|r| r.fate != RuleFate::Ship);
+        let rules = left.map(|r| format!("{}: {}", r.rule.name(), r.sentence));
+        environment.chain(rules).collect()
+    }
+
     /// Whether some point of the candidate is clearly slower.
     pub fn has_regression(&self) -> bool {
         self.points.iter().any(|point| point.decision == Decision::Regression)

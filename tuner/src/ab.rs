@@ -4,7 +4,8 @@
 //! with one setting left out. One process is one replication, however many samples it gives.
 
 use gdrtune_profiles::vocab::Point;
-use gdrtune_tuner::{
+
+use crate::{
     bench::{Bench, BenchError, Cancel, Item, Outcome, Sample, Script, Setup},
     observe::{Directive, Note, Observer},
     stats::ArmSamples,
@@ -150,12 +151,12 @@ fn run_arm(
 #[cfg(test)]
 mod tests {
     use gdrtune_profiles::vocab::{Collective, Engine, Environment};
-    use gdrtune_tuner::{
+
+    use super::*;
+    use crate::{
         bench::{BenchInfo, Timing},
         observe::Silent,
     };
-
-    use super::*;
 
     /// A bench whose second arm takes twice the time, and whose clock moves one second per script.
     struct TwoArms {
