@@ -153,7 +153,7 @@ mod tests {
     fn space(values: &[&str]) -> Event {
         let values = values.iter().map(|value| Some((*value).to_owned())).collect();
         let dimensions = BTreeMap::from([("NCCL_BUFFSIZE".to_owned(), values)]);
-        Event::Space { dimensions, choices: Vec::new(), environments: 2 }
+        Event::Space { dimensions, choices: Vec::new(), environments: 2, name: String::new() }
     }
 
     fn log(text: &str) -> Event {
