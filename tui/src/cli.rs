@@ -46,7 +46,8 @@ pub(crate) enum Command {
     /// Tune four ranks on this machine in about half a minute; needs no hardware
     Demo(DemoArgs),
     /// Tune a cluster and write a profile
-    Tune(TuneArgs),
+    // By far the largest.
+    Tune(Box<TuneArgs>),
     /// Measure one setting and print a table like nccl-tests'
     Bench(BenchArgs),
     /// Measure a profile against the defaults again, in fresh processes; sizes that no rule covers are left out

@@ -328,7 +328,7 @@ fn execute(mut config: RunConfig, show: &ShowArgs, expect_gain: bool, again: Opt
     let outcome =
         joined.with_context(|| format!("the session thread panicked; the run store is {}", store.display()))?;
     let outcome = outcome.map_err(|error| failure(error, engine, &store))?;
-    conclude(&outcome, &store, use_ui, expect_gain)
+    Ok(conclude(&outcome, &store, use_ui, expect_gain))
 }
 
 fn create_store(run: &str) -> Result<RunWriter, Failure> {
@@ -385,7 +385,7 @@ fn failure(error: run::RunError, engine: Engine, store: &Path) -> Failure {
 }
 
 /// The exit code, and the last words on stderr.
-fn conclude(outcome: &RunOutcome, store: &Path, after_ui: bool, expect_gain: bool) -> Result<Exit, Failure> {
+fn conclude(outcome: &RunOutcome, store: &Path, after_ui: bool, expect_gain: bool) -> Exit {
     let mut last_words = String::new();
     if after_ui {
         last_words = format!("{}\n", outcome.summary);
@@ -396,12 +396,12 @@ fn conclude(outcome: &RunOutcome, store: &Path, after_ui: bool, expect_gain: boo
     last_words.push_str(&["run store: ", &store.display().to_string(), "\n"].concat());
     // A closed stderr changes nothing about the exit code.
     drop(io::stderr().write_all(last_words.as_bytes()));
-    Ok(match outcome.end {
+    match outcome.end {
         RunEnd::Interrupted => Exit::Interrupted,
         RunEnd::NodesLost => Exit::NodesLost,
         RunEnd::Failed => Exit::Unexpected,
         RunEnd::Tuned | RunEnd::DefaultsBest if outcome.failed_trials > 0 => Exit::TrialsFailed,
         RunEnd::DefaultsBest if expect_gain => Exit::NoGain,
         RunEnd::Tuned | RunEnd::DefaultsBest => Exit::Done,
-    })
+    }
 }
