@@ -75,21 +75,21 @@ impl Surrogate {
 
     /// What a vector costs, without noise.
     pub(super) fn predict(&self, vector: &[usize]) -> Estimate {
-        let covariances = self.observations.iter().map(|o| covariance(&o.vector, vector, &self.variances)).collect();
-        self.estimate(covariances, covariance(vector, vector, &self.variances))
+        let covariances = self.observations.iter().map(|o| covariance(&o.vector, vector, &self.variances));
+        self.estimate(&covariances.collect::<Vec<_>>(), covariance(vector, vector, &self.variances))
     }
 
     /// By how much the cost of `to` in one dimension is above that of `from`, other things equal.
     pub(super) fn contrast(&self, dimension: usize, from: usize, to: usize) -> Estimate {
         let variance = self.variances[dimension];
         let is = |o: &Observation, value: usize| f64::from(u8::from(o.vector[dimension] == value));
-        let covariances = self.observations.iter().map(|o| variance * (is(o, to) - is(o, from))).collect();
-        self.estimate(covariances, 2.0 * variance)
+        let covariances = self.observations.iter().map(|o| variance * (is(o, to) - is(o, from)));
+        self.estimate(&covariances.collect::<Vec<_>>(), 2.0 * variance)
     }
 
-    fn estimate(&self, covariances: Vec<f64>, variance: f64) -> Estimate {
+    fn estimate(&self, covariances: &[f64], variance: f64) -> Estimate {
         let mean = covariances.iter().zip(&self.weights).map(|(c, w)| c * w).sum();
-        let known: f64 = self.factor.half_solve(&covariances).iter().map(|v| v * v).sum();
+        let known: f64 = self.factor.half_solve(covariances).iter().map(|v| v * v).sum();
         Estimate { mean, deviation: (variance - known).max(0.0).sqrt() }
     }
 }

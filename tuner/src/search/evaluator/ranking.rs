@@ -134,8 +134,7 @@ impl Evaluator<'_> {
         self.rescore(index);
         let error = self.explored[index].error(self.between).hypot(self.explored[incumbent].error(self.between));
         let behind = self.explored[index].score.ln() - self.explored[incumbent].score.ln();
-        let is_far = FAR + 2.0 * error < behind;
-        (is_fair || is_far) && self.hope(index, incumbent) < FUTILE
+        (is_fair || FAR + 2.0 * error < behind) && self.hope(index, incumbent) < FUTILE
     }
 
     /// By how much (log) an environment is expected to get further ahead of the incumbent than a change asks, with the best
