@@ -513,7 +513,8 @@ mod tests {
 
     #[test]
     fn a_wait_may_have_an_end() {
-        for (words, seconds) in [(&[][..], Some(0)), (&["--wait", "2m"], Some(120)), (&["--wait=3s"], Some(3)), (&["--wait"], None)]
+        for (words, seconds) in
+            [(&[][..], Some(0)), (&["--wait", "2m"], Some(120)), (&["--wait=3s"], Some(3)), (&["--wait"], None)]
         {
             let argv = ["gdrtune", "bench"].iter().chain(words).map(OsString::from);
             let Command::Bench(args) = Cli::read(argv).unwrap().command else { panic!("bench") };

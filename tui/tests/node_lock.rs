@@ -13,7 +13,7 @@ use std::{
 
 use common::{
     cluster::{VirtualHosts, in_sandbox},
-    gdrtune, gdrtune_processes, output, stderr, wait_until,
+    gdrtune, gdrtune_processes, output, root, stderr, wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -62,7 +62,9 @@ fn bench(command: &mut Command) -> &mut Command {
 fn a_second_run_is_told_who_holds_the_node() {
     let home = tempfile::tempdir().unwrap();
     let first = searching(home.path());
-    for command in [&mut *bench(&mut gdrtune(home.path())), gdrtune(home.path()).args(["tune", "--headless", "--out", "o2"])] {
+    for command in
+        [&mut *bench(&mut gdrtune(home.path())), gdrtune(home.path()).args(["tune", "--headless", "--out", "o2"])]
+    {
         let refused = output(command);
         let message = stderr(&refused);
         assert_eq!(refused.status.code(), Some(3), "{message}");
@@ -75,6 +77,26 @@ fn a_second_run_is_told_who_holds_the_node() {
     }
     let beside = output(bench(&mut gdrtune(home.path())).arg("--shared"));
     assert_eq!(beside.status.code(), Some(0), "{}", stderr(&beside));
+}
+
+/// Files are put beside a run; a check runs NCCL.
+#[test]
+fn an_installation_is_put_beside_a_run_but_not_checked() {
+    let home = tempfile::tempdir().unwrap();
+    fs::copy(root().join("profiles/tests/golden/nccl.toml"), home.path().join("profile.toml")).unwrap();
+    let _first = searching(home.path());
+    let install = |args: &[&str]| {
+        let run = output(gdrtune(home.path()).args(["install", "--to", "there"]).args(args));
+        (run.status.code(), stderr(&run))
+    };
+    let (code, message) = install(&["profile.toml"]);
+    assert_eq!(code, Some(0), "{message}");
+    let (code, message) = install(&["--check"]);
+    assert_eq!(code, Some(3), "{message}");
+    assert!(
+        message.contains("localhost is in use by pid ") && message.ends_with("hint: wait for it with --wait\n"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -87,9 +87,9 @@ impl ConnectError {
         match self {
             Self::InUse { .. } => Some("wait for it, or measure beside it with --shared"),
             Self::Held { .. } => Some("wait for it with --wait, or measure beside it with --shared"),
-            Self::NoLock { .. } => {
-                Some("set GDRTUNE_LOCK_DIR there to a local folder for all users (chmod 1777), or go without by --shared")
-            }
+            Self::NoLock { .. } => Some(
+                "set GDRTUNE_LOCK_DIR there to a local folder for all users (chmod 1777), or go without by --shared",
+            ),
             Self::Hosts { .. } | Self::Fleet(_) | Self::Memory { .. } | Self::Interrupted => None,
         }
     }

@@ -78,11 +78,7 @@ pub fn lock(link: &mut dyn Link, plan: &LockPlan<'_>, company: Company<'_>) -> R
 ///
 /// # Errors
 /// Where a node does not answer, or the user wants no more.
-pub fn inventories(
-    link: &mut dyn Link,
-    hosts: &[Host],
-    company: Company<'_>,
-) -> Result<Vec<Inventory>, ConnectError> {
+pub fn inventories(link: &mut dyn Link, hosts: &[Host], company: Company<'_>) -> Result<Vec<Inventory>, ConnectError> {
     ask_all(link, hosts, &ToAgent::Inventory, company, |message| match message {
         FromAgent::Inventory(inventory) => Some(*inventory),
         _ => None,

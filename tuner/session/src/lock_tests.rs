@@ -19,7 +19,12 @@ struct Nodes {
 impl Nodes {
     fn new(outcomes: &[&[LockOutcome]]) -> Self {
         let outcomes = outcomes.iter().map(|outcomes| outcomes.iter().cloned().collect()).collect();
-        Self { outcomes: RefCell::new(outcomes), queue: RefCell::default(), sent: RefCell::default(), clients: RefCell::default() }
+        Self {
+            outcomes: RefCell::new(outcomes),
+            queue: RefCell::default(),
+            sent: RefCell::default(),
+            clients: RefCell::default(),
+        }
     }
 }
 
@@ -38,7 +43,11 @@ impl Link for Nodes {
             }
             _ => None,
         };
-        let name = if let ToAgent::Lock(request) = &message { format!("{} lock", request.run) } else { format!("{message:?}") };
+        let name = if let ToAgent::Lock(request) = &message {
+            format!("{} lock", request.run)
+        } else {
+            format!("{message:?}")
+        };
         self.sent.borrow_mut().push(format!("{node} {name}"));
         if let Some(message) = answer {
             self.queue.borrow_mut().push_back(LinkEvent::Message { node, message });
@@ -83,7 +92,10 @@ fn a_held_node_is_told_with_its_holder_and_the_others_are_given_back() {
     let (result, told) = locked(&mut nodes, false, Duration::ZERO);
     let why = result.unwrap_err();
     assert_eq!(why, "node07 is in use by pid 123 of alice (run other) since 2026-11-29 14:02 UTC");
-    assert_eq!((told, nodes.sent.into_inner()), (vec![], vec!["0 r lock".to_owned(), "1 r lock".to_owned(), "1 Unlock".to_owned()]));
+    assert_eq!(
+        (told, nodes.sent.into_inner()),
+        (vec![], vec!["0 r lock".to_owned(), "1 r lock".to_owned(), "1 Unlock".to_owned()])
+    );
 }
 
 #[test]

@@ -51,8 +51,7 @@ mod tests {
 
         fn prune(&self, own: &str) {
             let script = format!("c=\"$1\"; h=\"$2\"; {}; printf done", PRUNE.replace("\\\n", ""));
-            let output =
-                Command::new("sh").args(["-c", &script, "sh"]).arg(self.0.path()).arg(own).output().unwrap();
+            let output = Command::new("sh").args(["-c", &script, "sh"]).arg(self.0.path()).arg(own).output().unwrap();
             assert_eq!((output.stdout, output.stderr), (b"done".to_vec(), vec![]));
         }
 

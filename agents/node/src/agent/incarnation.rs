@@ -171,7 +171,8 @@ mod tests {
         let own = Incarnation::own().unwrap();
         assert_eq!(own.pid, std::process::id());
         assert_eq!(own.to_string().parse::<Incarnation>().unwrap(), own);
-        for text in ["", "1", "1-2-3", "1-2-3-ab-0", "+1-2-3-ab", "01-2-3-ab", "1-2-3-../x", "4294967296-2-3-ab", "-1-2-3"]
+        for text in
+            ["", "1", "1-2-3", "1-2-3-ab-0", "+1-2-3-ab", "01-2-3-ab", "1-2-3-../x", "4294967296-2-3-ab", "-1-2-3"]
         {
             assert!(text.parse::<Incarnation>().is_err(), "{text}");
         }

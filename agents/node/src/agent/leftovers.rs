@@ -4,11 +4,7 @@
 //! that it is there. Nothing else is touched: no link, no folder of another user, none that others could have changed, none
 //! of a process that may still run.
 
-use std::{
-    fs,
-    os::unix::fs::MetadataExt as _,
-    path::Path,
-};
+use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 
 use super::incarnation::{Incarnation, Life};
 

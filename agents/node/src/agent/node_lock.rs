@@ -77,17 +77,18 @@ pub(super) fn ask(folder: &Path, request: &LockRequest) -> Asked {
 }
 
 fn take(path: &Path, own: &Incarnation, request: &LockRequest) -> Result<Asked, LockError> {
-    let failed = |action| {
-        move |error: Errno| LockError::System { action, path: path.into(), source: io::Error::from(error) }
-    };
+    let failed =
+        |action| move |error: Errno| LockError::System { action, path: path.into(), source: io::Error::from(error) };
     let folder = open_folder(path)?;
     sys::flock(&folder, FlockOperation::LockExclusive).map_err(failed("lock"))?;
     let others = holders(&folder, own, request).map_err(failed("read"))?;
     if !others.is_empty() && !request.shared {
         return Ok(Asked::Other(LockOutcome::InUse(others)));
     }
-    let (name, file) = enter(&folder, own, request).map_err(|source| {
-        LockError::System { action: "make a file in", path: path.into(), source }
+    let (name, file) = enter(&folder, own, request).map_err(|source| LockError::System {
+        action: "make a file in",
+        path: path.into(),
+        source,
     })?;
     // From here on, whoever looks sees us.
     sys::flock(&folder, FlockOperation::Unlock).map_err(failed("unlock"))?;

@@ -30,7 +30,10 @@ use super::{
     outbox::{Outbox, OutboxError},
     process,
 };
-use crate::{engine::nccl::PLUGIN_VARIABLE, inventory};
+use crate::{
+    engine::nccl::PLUGIN_VARIABLE,
+    inventory::{self, LOCK_VARIABLE},
+};
 
 /// File name of the tuner plugin: NCCL takes an absolute path whatever its name, and this is what users deploy.
 const PLUGIN_FILE: &str = "libnccl-tuner-gdrtune.so";
@@ -91,7 +94,8 @@ impl<'a> Supervisor<'a> {
             heard,
             sender,
             log,
-            environment: std::env::vars_os().collect(),
+            // The lock is the agent's own affair.
+            environment: std::env::vars_os().filter(|(name, _)| name != LOCK_VARIABLE).collect(),
             bundles: Bundles::new(config.temporary_folder.clone()),
             groups: BTreeMap::new(),
             next_serial: 0,

@@ -274,8 +274,12 @@ fn install_outcome() -> impl Strategy<Value = InstallOutcome> {
 }
 
 fn lock_outcome() -> impl Strategy<Value = LockOutcome> {
-    let holder = (any::<u32>(), text(), text(), any::<u64>())
-        .prop_map(|(pid, user, run, since_s)| LockHolder { pid, user, run, since_s });
+    let holder = (any::<u32>(), text(), text(), any::<u64>()).prop_map(|(pid, user, run, since_s)| LockHolder {
+        pid,
+        user,
+        run,
+        since_s,
+    });
     prop_oneof![
         Just(LockOutcome::Held),
         vec(holder, 0..3).prop_map(LockOutcome::InUse),
@@ -300,8 +304,11 @@ pub(crate) fn to_agent() -> impl Strategy<Value = ToAgent> {
         ),
         (text(), any::<bool>()).prop_map(|(folder, force)| ToAgent::Uninstall { folder, force }),
         text().prop_map(|folder| ToAgent::InspectInstallation { folder }),
-        (text(), any::<u64>(), any::<bool>())
-            .prop_map(|(run, client, shared)| ToAgent::Lock(LockRequest { run, client, shared })),
+        (text(), any::<u64>(), any::<bool>()).prop_map(|(run, client, shared)| ToAgent::Lock(LockRequest {
+            run,
+            client,
+            shared
+        })),
         Just(ToAgent::Unlock),
     ]
 }

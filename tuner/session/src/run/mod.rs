@@ -24,11 +24,11 @@ use gdrtune_tuner::{
 };
 use tokio::runtime::Handle;
 
+pub(crate) use self::id::utc;
 use self::{
     course::{Course, Run},
     venue::{ClusterVenue, OfflineVenue, Venue},
 };
-pub(crate) use self::id::utc;
 pub use self::{
     facts::sha256,
     goal::{Goal, NoCalls},

@@ -76,9 +76,9 @@ fn remove_abandoned(parent: &Path) {
     let own_user = rustix::process::geteuid().as_raw();
     for entry in entries.flatten() {
         // A link is no folder here, and nobody else could put anything into a private one.
-        let is_private = |found: fs::Metadata| found.is_dir() && found.uid() == own_user && found.mode() & 0o777 == 0o700;
-        let ours =
-            entry.file_name().to_string_lossy().starts_with(PREFIX) && entry.metadata().is_ok_and(is_private);
+        let is_private =
+            |found: fs::Metadata| found.is_dir() && found.uid() == own_user && found.mode() & 0o777 == 0o700;
+        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX) && entry.metadata().is_ok_and(is_private);
         if !ours {
             continue;
         }
