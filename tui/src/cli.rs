@@ -4,7 +4,7 @@ mod given;
 mod parse;
 mod presets;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gdrtune_profiles::vocab::{Collective, DataType, Engine};
@@ -170,9 +170,13 @@ pub(crate) struct TrialArgs {
     /// Shortest deadline of one measurement, such as 20s or 2m; one that overruns is killed and counts as hung
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_duration_s)]
     pub(crate) trial_timeout: f64,
-    /// Measure although other processes use the GPUs or HCAs; results are noisier (nccl only)
+    /// Measure although other processes use the GPUs or HCAs, or another gdrtune the hosts; results are noisier
     #[arg(long)]
     pub(crate) shared: bool,
+    /// Wait for another gdrtune on the hosts to end, TIME at most (default: without end), instead of refusing
+    #[arg(long, value_name = "TIME", num_args = 0..=1, value_parser = parse_duration_s)]
+    #[expect(clippy::option_option, reason = "clap's form of an option whose value may be left out")]
+    pub(crate) wait: Option<Option<f64>>,
     /// Command that starts each worker, such as 'apptainer exec --nv IMG {worker}'
     ///
     /// It is split into words as a shell would, but no shell runs it, so nothing is expanded. {worker} is a word of its own:
@@ -190,9 +194,24 @@ impl TrialArgs {
         (self.trial_timeout * 1e3) as u64
     }
 
+    /// Time to wait for other runs.
+    pub(crate) fn wait(&self) -> Duration {
+        longest_wait(self.wait)
+    }
+
     /// Words of the command that starts workers; empty starts them directly.
     pub(crate) fn worker_command(&self) -> Vec<String> {
         self.worker_cmd.as_ref().map(|command| command.words().to_vec()).unwrap_or_default()
+    }
+}
+
+/// What `--wait [TIME]` says as the longest wait.
+#[expect(clippy::option_option, reason = "clap's form of an option whose value may be left out")]
+fn longest_wait(given: Option<Option<f64>>) -> Duration {
+    match given {
+        None => Duration::ZERO,
+        Some(None) => Duration::MAX,
+        Some(Some(seconds)) => Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
     }
 }
 
@@ -408,6 +427,18 @@ pub(crate) struct CheckJobArgs {
     /// With --check: let every rank pose as a node of its own, so that several can share one GPU
     #[arg(long, requires = "check", conflicts_with_all = ["profile", "uninstall"])]
     pub(crate) emulate_nodes: bool,
+    /// With --check: wait for another gdrtune on the hosts to end, TIME at most (default: without end), instead of refusing
+    #[arg(long, value_name = "TIME", num_args = 0..=1, value_parser = parse_duration_s,
+          requires = "check", conflicts_with_all = ["profile", "uninstall"])]
+    #[expect(clippy::option_option, reason = "clap's form of an option whose value may be left out")]
+    wait: Option<Option<f64>>,
+}
+
+impl CheckJobArgs {
+    /// Time to wait for other runs.
+    pub(crate) fn wait(&self) -> Duration {
+        longest_wait(self.wait)
+    }
 }
 
 /// `gdrtune runs`.
@@ -482,6 +513,17 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_may_have_an_end() {
+        for (words, seconds) in
+            [(&[][..], Some(0)), (&["--wait", "2m"], Some(120)), (&["--wait=3s"], Some(3)), (&["--wait"], None)]
+        {
+            let argv = ["gdrtune", "bench"].iter().chain(words).map(OsString::from);
+            let Command::Bench(args) = Cli::read(argv).unwrap().command else { panic!("bench") };
+            assert_eq!(args.measure.trial.wait(), seconds.map_or(Duration::MAX, Duration::from_secs), "{words:?}");
+        }
+    }
+
+    #[test]
     fn wrong_use_is_explained() {
         let cases: &[(&[&str], &str)] = &[
             (&["tune", "--collectives", "all_reduce"], "unknown collective `all_reduce`: use one of allreduce,"),
@@ -511,6 +553,8 @@ mod tests {
             (&["install", "p.toml", "--to", "/d", "--nccl", "/x"], "cannot be used with"),
             (&["install", "--uninstall", "--to", "/d", "--emulate-nodes"], "cannot be used with"),
             (&["install", "--to", "/d", "--nccl", "/x"], "--check"),
+            (&["install", "p.toml", "--to", "/d", "--wait"], "cannot be used with"),
+            (&["bench", "--wait", "soon"], "invalid value 'soon' for '--wait [<TIME>]'"),
         ];
         for (args, expected) in cases {
             let argv = std::iter::once("gdrtune").chain(args.iter().copied());

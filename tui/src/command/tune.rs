@@ -20,7 +20,6 @@ use gdrtune_profiles::{
     workload::Workload,
 };
 use gdrtune_session::{
-    connect::{ConnectError, IN_USE_HINT},
     control::Controls,
     event::{Command, InputFile, Invocation, Owner, Record, RunEnd},
     open::ClusterRequest,
@@ -364,7 +363,7 @@ fn failure(error: run::RunError, engine: Engine, store: &Path) -> Failure {
         run::RunError::Output(_) | run::RunError::Store(_) | run::RunError::Internal(_) => Exit::Unexpected,
     };
     let hint = match &error {
-        run::RunError::Connect(ConnectError::InUse { .. }) => IN_USE_HINT.to_owned(),
+        run::RunError::Connect(refused) if let Some(hint) = refused.hint() => hint.to_owned(),
         run::RunError::Diverged(_) => {
             "the machine, the files or gdrtune are not what they were: put them back, or begin \
                                        another run with gdrtune tune"
