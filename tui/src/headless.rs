@@ -182,6 +182,10 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 self.line(t, &format!("environment {index}: failed: {note}"))
             }
             Event::Trial(trial) => self.trial(t, trial),
+            Event::Importance { knobs } => {
+                self.say_score(t)?;
+                knobs.iter().try_for_each(|knob| self.line(t, &knob.to_string()))
+            }
             Event::Verdict { point, speedup, default_us, tuned_us, decision } => {
                 self.line(t, &verdict_text(*point, speedup, *default_us, *tuned_us, *decision))
             }

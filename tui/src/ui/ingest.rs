@@ -139,6 +139,11 @@ impl Run {
                 }
                 self.note(t_ms, if score.is_some() { Level::Info } else { Level::Warn }, line);
             }
+            Event::Importance { knobs } => {
+                for knob in knobs {
+                    self.note(t_ms, Level::Info, knob.to_string());
+                }
+            }
             Event::WorkersStarted { process, setup, setup_ms, .. } => {
                 self.note(t_ms, Level::Debug, format!("workers {process} ready in {setup_ms:.0} ms: {setup}"));
             }

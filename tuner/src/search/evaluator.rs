@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gdrtune_profiles::vocab::{Environment, Point};
 
-use super::surrogate::Surrogate;
 use super::{BestEver, DefaultTime, EnvironmentScore, PointResult, SearchError, SearchOutcome, SearchPlan, StoppedBy};
+use super::{importance::importance, surrogate::Surrogate};
 use probes::{clearly_slower, quick_probes};
 use processes::Starts;
 
@@ -432,6 +432,10 @@ impl<'a> Evaluator<'a> {
                 self.rescore(index);
             }
         }
+        let importance = importance(&self.space.dimensions, &self.hindsight(), self.plan.seed);
+        if !importance.is_empty() {
+            self.observer.note(Note::Importance(&importance));
+        }
         let winner = self.incumbent();
         let points = winner.map(|index| self.results(index)).unwrap_or_default();
         let environment = winner.map(|index| self.explored[index].environment.clone()).unwrap_or_default();
@@ -451,6 +455,7 @@ impl<'a> Evaluator<'a> {
             fallback,
             environments: scores.collect(),
             best_ever: self.best_ever,
+            importance,
             bans: self.quarantine.bans(),
             trials: self.trials,
             seconds: self.bench.now_s() - self.started_s,
