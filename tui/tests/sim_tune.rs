@@ -130,14 +130,18 @@ fn rules_of_a_simulation_are_live_for_that_engine_alone() {
     assert!(!other.lines().any(is_live), "{other}");
 }
 
+/// At a P(faster) of 0.95, chance ships something in one of twenty.
 #[test]
-fn where_all_is_noise_nothing_ships() {
-    for seed in ["1", "2", "3"] {
+fn where_all_is_noise_nothing_ships_but_by_chance() {
+    let mut lucky = 0;
+    for seed in ["1", "2", "3", "4", "5"] {
         let run = Run::of("null", &["--seed", seed, "--expect-gain"]);
-        assert_eq!(run.code, Some(5), "seed {seed}: {}", run.said);
         let profile = run.file("profile.toml");
-        assert!(!profile.contains("[[env]]") && !profile.contains("[[rule]]"), "seed {seed}: {profile}");
+        let is_empty = !profile.contains("[[env]]") && !profile.contains("[[rule]]");
+        assert_eq!(run.code, Some(if is_empty { 5 } else { 0 }), "seed {seed}: {}", run.said);
+        lucky += usize::from(!is_empty);
     }
+    assert!(lucky <= 1, "{lucky} of 5");
 }
 
 #[test]
