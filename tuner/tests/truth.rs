@@ -12,17 +12,19 @@ use gdrtune_tuner::{
 
 const SEEDS: u64 = 2;
 /// Where nothing may ship, luck has more chances: were a rule asked for no gain and P(faster) of 0.5, something would ship
-/// in 6 of 10.
+/// in 6 of 10. At 0.95 it does in one of twenty.
 const SEEDS_OF_NOTHING: u64 = 8;
 
-fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("clusters")
+fn cluster(name: &str) -> Cluster {
+    Cluster::preset(name).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn cluster(name: &str) -> Cluster {
-    let path = folder().join(format!("{name}.toml"));
-    let text = fs::read_to_string(&path).expect("a cluster file");
-    Cluster::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+/// A file of the library with one text replaced.
+fn changed(file: &str, from: &str, to: &str) -> Cluster {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("clusters").join(file);
+    let text = fs::read_to_string(path).unwrap();
+    assert!(text.contains(from), "{file} has no `{from}`");
+    Cluster::parse(&text.replace(from, to), file).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// What does not hold still in a cluster, as far as its file says.
@@ -39,9 +41,7 @@ fn kind(unsteady: &Unsteady) -> &'static str {
 
 #[test]
 fn drift_is_told_and_does_not_ship_anything() {
-    let path = folder().join("defaults-best.toml");
-    let text = fs::read_to_string(path).unwrap().replace("[noise]", "[noise]\ndrift_per_hour = 2.0");
-    let cluster = Cluster::parse(&text).unwrap();
+    let cluster = changed("defaults-best.toml", "[noise]", "[noise]\ndrift_per_hour = 2.0");
     for seed in 0..SEEDS {
         let report = course::tune(&cluster, seed);
         let drift = (report.simulated_s / 3_600.0).mul_add(2.0, 1.0);
@@ -55,9 +55,7 @@ fn drift_is_told_and_does_not_ship_anything() {
 #[test]
 fn a_variable_that_loses_a_little_at_one_size_does_not_ship() {
     // 2.7 % at 1 KiB, for twice the bandwidth at large sizes.
-    let path = folder().join("trade-off.toml");
-    let text = fs::read_to_string(path).unwrap().replace("connection_us = 1.5", "connection_us = 0.3");
-    let cluster = Cluster::parse(&text).unwrap();
+    let cluster = changed("trade-off.toml", "connection_us = 1.5", "connection_us = 0.3");
     for seed in 0..2 * SEEDS {
         let report = course::tune(&cluster, seed);
         assert_eq!(report.losing, Vec::<String>::new(), "seed {seed}: {}", report.shipped);
@@ -74,9 +72,15 @@ macro_rules! library {
         fn $test() {
             let cluster = cluster($name);
             let nothing = cluster.truth.nothing;
+            let mut lucky = 0;
             for seed in 0..if nothing { SEEDS_OF_NOTHING } else { SEEDS } {
                 let report = course::tune(&cluster, seed);
                 assert_eq!(report.losing, Vec::<String>::new(), "seed {seed}: {}", report.shipped);
+                if nothing && report.ships {
+                    lucky += 1;
+                    assert!(lucky <= 1, "seed {seed}: {}", report.shipped);
+                    continue;
+                }
                 assert_eq!(report.missed, Vec::<String>::new(), "seed {seed}: {:?}", report.left_out);
                 assert_eq!(report.ships, !nothing, "seed {seed}: {}", report.shipped);
                 assert!(report.environments > 0 && report.trials <= course::TRIALS, "seed {seed}: {report:?}");
@@ -117,13 +121,16 @@ fn best(bench: &Simulated, environment: &Environment, point: Point) -> f64 {
 
 #[test]
 fn what_the_files_state_is_there_and_every_file_is_tuned() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("clusters");
     let mut names: Vec<String> =
-        fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     assert_eq!(names, LIBRARY.iter().map(|name| format!("{name}.toml")).collect::<Vec<_>>());
+    assert_eq!(LIBRARY, Cluster::PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>());
     for name in LIBRARY {
         let bench = Simulated::new(cluster(name), SimConfig { seed: 0, read_deployment: None });
         let (truth, space) = (&bench.cluster().truth, bench.space());
+        assert!(!truth.points().is_empty(), "{name}");
         for gain in &truth.gains {
             let point = Point { collective: gain.collective, bytes: gain.bytes.0 };
             let found = best(&bench, &truth.environment, point);

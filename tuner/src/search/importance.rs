@@ -88,19 +88,19 @@ impl fmt::Display for Effect {
 /// What each dimension did that had several values among the observed vectors, the largest effects first.
 pub(super) fn importance(dimensions: &[Dimension], observations: &[Observation], seed: u64) -> Vec<KnobImportance> {
     // What cannot start has no time.
-    let mut observed: Vec<Observation> = observations.iter().filter(|o| o.cost.is_finite()).cloned().collect();
-    if MOST_LEARNED < observed.len() {
+    let mut known: Vec<Observation> = observations.iter().filter(|o| o.cost.is_finite()).cloned().collect();
+    if MOST_LEARNED < known.len() {
         // At random, since every order in which environments are tried favours some dimension.
         let mut random = SmallRng::seed_from_u64(seed);
-        observed = observed.choose_multiple(&mut random, MOST_LEARNED).cloned().collect();
+        known = known.choose_multiple(&mut random, MOST_LEARNED).cloned().collect();
     }
-    let Some(model) = Surrogate::fit_in_hindsight(&observed, dimensions.len()) else { return Vec::new() };
+    let Some(model) = Surrogate::fit_in_hindsight(&known, dimensions.len()) else { return Vec::new() };
     let cost = |o: &&Observation| model.predict(&o.vector).mean;
-    let Some(home) = observed.iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).map(|o| &o.vector) else {
+    let Some(home) = known.iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).map(|o| &o.vector) else {
         return Vec::new();
     };
     let of = |(index, dimension): (usize, &Dimension)| {
-        let mut tried: Vec<usize> = observed.iter().map(|o| o.vector[index]).collect();
+        let mut tried: Vec<usize> = known.iter().map(|o| o.vector[index]).collect();
         tried.sort_unstable();
         tried.dedup();
         let with = |value: usize| home.iter().enumerate().map(|(i, v)| if i == index { value } else { *v }).collect();

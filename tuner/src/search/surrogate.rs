@@ -98,25 +98,24 @@ impl Surrogate {
 
     /// What a vector costs, without noise.
     pub(super) fn predict(&self, vector: &[usize]) -> Estimate {
-        let covariances: Vec<f64> =
-            self.observations.iter().map(|o| covariance(&o.vector, vector, &self.scales)).collect();
-        self.estimate(&covariances, covariance(vector, vector, &self.scales))
+        let covariances = self.observations.iter().map(|o| covariance(&o.vector, vector, &self.scales));
+        self.estimate(&covariances.collect::<Vec<_>>(), covariance(vector, vector, &self.scales))
     }
 
     /// By how much the cost of `to` in one dimension is above that of `from`, other things equal.
     pub(super) fn contrast(&self, dimension: usize, from: usize, to: usize) -> Estimate {
         let variance = self.scales.variances[dimension];
         let is = |o: &Observation, value: usize| f64::from(u8::from(o.vector[dimension] == value));
-        let covariances: Vec<f64> = self.observations.iter().map(|o| variance * (is(o, to) - is(o, from))).collect();
-        self.estimate(&covariances, 2.0 * variance)
+        let covariances = self.observations.iter().map(|o| variance * (is(o, to) - is(o, from)));
+        self.estimate(&covariances.collect::<Vec<_>>(), 2.0 * variance)
     }
 
     /// By how much the cost of the vector `to` is above that of `from`.
     pub(super) fn difference(&self, from: &[usize], to: &[usize]) -> Estimate {
         let between = |a: &[usize], b: &[usize]| covariance(a, b, &self.scales);
-        let covariances: Vec<f64> =
-            self.observations.iter().map(|o| between(&o.vector, to) - between(&o.vector, from)).collect();
-        self.estimate(&covariances, between(from, from) + between(to, to) - 2.0 * between(from, to))
+        let covariances = self.observations.iter().map(|o| between(&o.vector, to) - between(&o.vector, from));
+        let variance = between(from, from) + between(to, to) - 2.0 * between(from, to);
+        self.estimate(&covariances.collect::<Vec<_>>(), variance)
     }
 
     fn estimate(&self, covariances: &[f64], variance: f64) -> Estimate {

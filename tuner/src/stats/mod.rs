@@ -4,8 +4,10 @@
 //! values are the caller's fault and sort last. Must not know about points, choices or benches.
 
 mod bootstrap;
+mod signed_rank;
 
 pub use bootstrap::{ArmSamples, Arms, Design, compare, round_error};
+pub use signed_rank::signed_rank;
 
 /// Quantile of the standard normal distribution that 95 % lie below.
 pub const ONE_SIDED_95: f64 = 1.645;

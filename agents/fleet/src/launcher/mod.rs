@@ -2,6 +2,7 @@
 //! ssh, and whatever comes later. Launchers know nothing of the protocol on the streams.
 
 mod local;
+mod prune;
 mod quote;
 mod ssh;
 

@@ -25,6 +25,8 @@ const DOUBTFUL: f64 = 2.0;
 const MOST_COMPARISONS: u32 = 12;
 /// Expected gain (log) below which an environment is given up as no better.
 const FUTILE: f64 = 0.0015;
+/// How far (log) an environment is behind that no choices of its own will make up for. Recorded grids: a tenth.
+const FAR: f64 = 0.25;
 /// Samples of a pick, or of the default arm, after which a doubt about it stays.
 const MOST_CONFIRMING: u32 = 16;
 /// Expected gain (log) of a rule below which nothing is measured to find out whether there is one.
@@ -150,10 +152,13 @@ impl Evaluator<'_> {
         self.usable().map(standing).collect()
     }
 
-    /// Whether more samples of an environment are not worth it: it is not expected to get ahead by what a change asks.
-    pub(super) fn is_futile(&mut self, index: usize, incumbent: usize) -> bool {
+    /// Whether more samples of an environment are not worth it: it is not expected to get ahead by what a change asks. Before
+    /// it had a fair share of samples, only what is far behind is given up.
+    pub(super) fn is_futile(&mut self, index: usize, incumbent: usize, is_fair: bool) -> bool {
         self.rescore(index);
-        self.hope(index, incumbent) < FUTILE
+        let error = self.explored[index].error(self.between).hypot(self.explored[incumbent].error(self.between));
+        let behind = self.explored[index].score.ln() - self.explored[incumbent].score.ln();
+        (is_fair || FAR + 2.0 * error < behind) && self.hope(index, incumbent) < FUTILE
     }
 
     /// By how much (log) an environment is expected to get further ahead of the incumbent than a change asks, with the best

@@ -13,7 +13,7 @@ use super::payload::Payload;
 use crate::{
     error::{LaunchError, LaunchErrorKind},
     hosts::Host,
-    launcher::{Ended, Freshness, Stage, quote},
+    launcher::{Ended, Freshness, Stage, prune::PRUNE, quote},
 };
 
 /// Arguments: marker, hash. Prints system, cache folder, and the size of the stored executable (nothing if absent).
@@ -93,7 +93,7 @@ impl Bootstrap<'_> {
 
     async fn probe(&self) -> Result<Probe, LaunchError> {
         let marker = marker();
-        let command = script(PROBE, &[&marker, &self.payload.sha256]);
+        let command = script(&probe_script(), &[&marker, &self.payload.sha256]);
         let answer = self.run(&command, None).await?;
         let fields = between_markers(&answer.stdout, &marker).and_then(|lines| parse_probe(&lines));
         fields.ok_or_else(|| {
@@ -193,6 +193,11 @@ async fn read_some(stream: Option<impl tokio::io::AsyncRead + Unpin>) -> String 
     String::from_utf8_lossy(&kept).into_owned()
 }
 
+/// What is asked first; on the way old builds go.
+fn probe_script() -> String {
+    format!(r#"{PROBE}; h="$2"; {PRUNE}"#)
+}
+
 fn script(text: &str, arguments: &[&str]) -> String {
     let mut command = format!("exec sh -c {} sh", quote(&text.replace("\\\n", "")));
     for argument in arguments {
@@ -259,7 +264,7 @@ mod tests {
 
     #[test]
     fn scripts_are_one_line_without_what_csh_replaces() {
-        for text in [PROBE, UPLOAD] {
+        for text in [probe_script().as_str(), UPLOAD] {
             let command = script(text, &["a b"]);
             assert!(!command.contains('\n'), "{command}");
             assert!(!text.contains('!'), "{text}");
