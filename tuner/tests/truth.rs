@@ -22,7 +22,7 @@ fn cluster(name: &str) -> Cluster {
 /// A file of the library with one text replaced.
 fn changed(file: &str, from: &str, to: &str) -> Cluster {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("clusters").join(file);
-    let text = fs::read_to_string(path).unwrap();
+    let text = fs::read_to_string(path).expect("a cluster file");
     assert!(text.contains(from), "{file} has no `{from}`");
     Cluster::parse(&text.replace(from, to), file).unwrap_or_else(|error| panic!("{error}"))
 }
