@@ -186,8 +186,8 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 self.say_score(t)?;
                 knobs.iter().try_for_each(|knob| self.line(t, &knob.to_string()))
             }
-            Event::Verdict { point, speedup, default_us, tuned_us, decision } => {
-                self.line(t, &verdict_text(*point, speedup, *default_us, *tuned_us, *decision))
+            Event::Verdict { point, speedup, default_us, tuned_us, decision, note } => {
+                self.line(t, &verdict_text(*point, speedup, *default_us, *tuned_us, *decision, note))
             }
             Event::Written { files } => files.iter().try_for_each(|file| self.line(t, &format!("wrote {file}"))),
             Event::Log { level, host, text } if *level >= Level::Info => {
@@ -258,9 +258,11 @@ pub(crate) fn verdict_text(
     default_us: f64,
     tuned_us: f64,
     decision: Decision,
+    note: &str,
 ) -> String {
+    let note = if note.is_empty() { String::new() } else { format!(": {note}") };
     format!(
-        "{point}: {default_us:.1} -> {tuned_us:.1} us, {:.2}x [{:.2}, {:.2}], P(faster) {:.3}: {}",
+        "{point}: {default_us:.1} -> {tuned_us:.1} us, {:.2}x [{:.2}, {:.2}], P(faster) {:.3}: {}{note}",
         speedup.median,
         speedup.low,
         speedup.high,

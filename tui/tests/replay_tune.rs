@@ -163,6 +163,9 @@ fn a_setting_ships_through_the_emitted_files() {
         "{said}"
     );
     assert!(said.contains("does not say how many ranks"), "{said}");
+    for text in [said, &run.file("summary.md")] {
+        assert!(text.contains("NCCL_NSOCKS_PERTHREAD mattered: 1."), "{text}");
+    }
     let mut candidates = run.events().into_iter().filter(|event| event["arm"] == "candidate");
     let is_deployed = |event: Value| event["environment"]["NCCL_NSOCKS_PERTHREAD"] == "4";
     assert!(candidates.any(is_deployed), "the A/B runs by the files");

@@ -55,6 +55,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             started.elapsed().as_secs_f64(),
         );
         for (seed, report) in reports.iter().enumerate() {
+            for unsteady in &report.unsteady {
+                println!("    seed {seed}: {unsteady:?}");
+            }
             let problems = report.missed.iter().chain(&report.losing);
             for problem in problems {
                 println!("    seed {seed}: {problem}");

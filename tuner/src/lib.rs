@@ -16,5 +16,6 @@ pub mod search;
 pub mod sim;
 pub mod space;
 pub mod stats;
+pub mod steadiness;
 pub mod verdict;
 pub mod verify;

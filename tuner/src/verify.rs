@@ -3,11 +3,13 @@
 //!
 //! Must not emit files or tell anybody: the [`Deployer`] does.
 
-use std::collections::BTreeSet;
+mod verified;
+
+pub use verified::{Verified, agree_on_environment};
 
 use gdrtune_profiles::{
     matrix,
-    vocab::{Choice, Engine, Environment, Point},
+    vocab::{Choice, Engine, Point},
 };
 
 use crate::{
@@ -18,140 +20,22 @@ use crate::{
     plan::{self, Candidate},
     search::SearchOutcome,
     stats::{ArmSamples, Design},
-    verdict::{self, AbPoint, Ablation, AblationVerdict, ShippedRule, StepTime, Thresholds, Verdict},
+    verdict::{self, AbPoint, Ablation, AblationVerdict, Thresholds, Verdict},
 };
 
 /// Rounds per arm at least: with fewer, chance alone separates two equal arms too often (2^-7 is under 1 %).
 const MIN_ROUNDS: u32 = 7;
-/// Rounds per arm at most; more would not change a verdict that is worth shipping.
+/// Rounds per arm at most, where those resolve the least gain.
 const MAX_ROUNDS: u32 = 21;
-/// Samples per point and process.
+/// Rounds per arm at most, where they do not and there is time. Half as wide an interval takes four times as many: a quieter machine
+/// is the better answer by then.
+const MOST_ROUNDS: u32 = 42;
+/// Samples per point and process; of quick points more.
 const REPEATS: u32 = 2;
 /// Times that a reduced candidate is measured again before the rest is given up.
 const MAX_ATTEMPTS: u32 = 4;
 /// Share of the remaining time that one attempt may use, so that a reduced candidate can still be measured.
 const ATTEMPT_SHARE: f64 = 0.6;
-
-/// Gains that are named one by one in the headline.
-const MOST_GAINS: usize = 4;
-
-/// What the verification leaves.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Verified {
-    /// The last verdict; `None` where there was nothing to verify.
-    pub verdict: Option<Verdict>,
-    /// Evidence of single settings, where several were compared.
-    pub ablations: Vec<AblationVerdict>,
-    /// What was tried and left out, in sentences.
-    pub left_out: Vec<String>,
-    /// Why there is no verdict although there was a candidate.
-    unverified: Option<String>,
-    /// Why nothing ships although the verdict says so: another shape of the run does not agree.
-    withdrawn: Option<String>,
-    /// Points of the workload, whether the candidate changes them or not.
-    workload: usize,
-    /// What ships is worth in a step of the job, where that is the objective.
-    step: Option<StepTime>,
-}
-
-impl Verified {
-    /// The verdict, where it counts.
-    fn effective(&self) -> Option<&Verdict> {
-        self.verdict.as_ref().filter(|_| self.withdrawn.is_none())
-    }
-
-    /// Whether nothing ships.
-    pub fn keeps_defaults(&self) -> bool {
-        self.effective().is_none_or(Verdict::keeps_defaults)
-    }
-
-    /// The environment that ships.
-    pub fn environment(&self) -> Environment {
-        self.effective().map(|verdict| verdict.shipped_environment.clone()).unwrap_or_default()
-    }
-
-    /// The rules that ship.
-    pub fn rules(&self) -> &[ShippedRule] {
-        self.effective().map_or(&[], |verdict| &verdict.shipped)
-    }
-
-    /// The outcome in one sentence.
-    pub fn headline(&self) -> String {
-        if let Some(why) = &self.unverified {
-            return format!("nothing ships, because it could not be verified: {why}");
-        }
-        if let Some(why) = &self.withdrawn {
-            return format!("nothing ships: {why}");
-        }
-        match &self.verdict {
-            Some(verdict) if verdict.keeps_defaults() => match noisy_points(verdict) {
-                0 => verdict.sentence.clone(),
-                noisy => format!(
-                    "inconclusive, so the defaults stay: {noisy} of {} points are too noisy to say; a larger --budget or a \
-                     quieter machine would tell",
-                    verdict.points.len()
-                ),
-            },
-            Some(verdict) => {
-                let step = self.step.map(|step| step_words(&step) + "; ").unwrap_or_default();
-                format!("{step}{}: {}", verdict.sentence, gains(verdict, self.workload))
-            }
-            None => "the defaults are best: the search found nothing that beats them".to_owned(),
-        }
-    }
-}
-
-/// A variable reaches jobs of every shape. Where the pinned settings did not pass in all of them, they do not ship, nor do
-/// the rules that were measured with them. A shape that could not be measured (`is_complete`) has not passed.
-pub fn agree_on_environment(shapes: Vec<&mut Verified>, is_complete: bool) {
-    let environments: BTreeSet<Environment> = shapes.iter().map(|verified| verified.environment()).collect();
-    if environments.len() < 2 && is_complete {
-        return;
-    }
-    for verified in shapes {
-        let environment = verified.environment();
-        if !environment.is_empty() {
-            let why = format!(
-                "{environment} did not pass in every shape, and what passed here was measured with it; tune this shape alone, or \
-                 the shapes without it"
-            );
-            verified.withdrawn = Some(why);
-        }
-    }
-}
-
-/// Points of which the A/B cannot say anything, where those are more than half.
-fn noisy_points(verdict: &Verdict) -> usize {
-    let noisy = verdict.points.iter().filter(|p| p.decision == verdict::Decision::TooNoisy).count();
-    if noisy * 2 > verdict.points.len() { noisy } else { 0 }
-}
-
-fn step_words(step: &StepTime) -> String {
-    let (default_ms, tuned_ms, s) = (step.default_us / 1e3, step.tuned_us / 1e3, step.speedup);
-    format!(
-        "communication time per step {default_ms:.1} ms -> {tuned_ms:.1} ms ({:.2}x [{:.2}, {:.2}])",
-        s.median, s.low, s.high
-    )
-}
-
-/// What was gained where something ships: the points one by one, or the largest of many.
-fn gains(verdict: &Verdict, total: usize) -> String {
-    let mut faster: Vec<(f64, Point)> = verdict
-        .points
-        .iter()
-        .filter(|p| p.decision == verdict::Decision::Ship)
-        .filter_map(|p| Some((p.speedup?.median, p.point)))
-        .collect();
-    if faster.is_empty() {
-        return format!("no single point of {total} is clearly faster, all together are");
-    }
-    let count = faster.len();
-    faster.sort_by(|a, b| b.0.total_cmp(&a.0));
-    faster.truncate(MOST_GAINS);
-    let shown: Vec<String> = faster.iter().map(|(median, point)| format!("{median:.2}x at {point}")).collect();
-    let more = if count > MOST_GAINS { ", ..." } else { "" };
-    format!("{count} of {total} points are faster: {}{more}", shown.join(", "))
-}
 
 /// Who emits the files of the candidates, watches the measurements, and is told what came of them.
 pub trait Deployer: Observer {
@@ -229,7 +113,7 @@ impl Verification<'_> {
                 break;
             }
             let ablations = if attempt == 0 { verdict::ablations(&candidate.environment) } else { Vec::new() };
-            let data = match self.measure(bench, &candidate, &ablations, deployer)? {
+            let data = match self.measure(bench, &candidate, &ablations, thresholds.gain, deployer)? {
                 Measured::Data(data) => data,
                 Measured::Broken { arm: 0, why } => {
                     verified.unverified = Some(format!("the default arm fails: {why}"));
@@ -247,6 +131,7 @@ impl Verification<'_> {
                 }
                 Measured::Nothing => break,
             };
+            let thresholds = Thresholds { round_s: data.round_s, ..thresholds };
             let dropped = judge_settings(&data, &ablations, &thresholds, &mut verified);
             if !dropped.is_empty() {
                 candidate.environment.0.retain(|name, _| !dropped.contains(name));
@@ -277,7 +162,7 @@ impl Verification<'_> {
                 // What would ship now was never measured as a whole: unless another attempt can, it must not.
                 Some(next) if attempt + 1 < MAX_ATTEMPTS => candidate = next,
                 Some(_) => {
-                    let text = "what was left after the last attempt was not measured as a whole";
+                    let text = "what was left after the last attempt was not measured again";
                     verified.unverified = Some(text.to_owned());
                     verified.verdict = None;
                     break;
@@ -303,6 +188,7 @@ impl Verification<'_> {
         bench: &mut dyn Bench,
         candidate: &Candidate,
         ablations: &[Ablation],
+        gain: f64,
         deployer: &mut D,
     ) -> Result<Measured, VerifyError<D::Error>> {
         let without_setting =
@@ -323,6 +209,8 @@ impl Verification<'_> {
             repeats: REPEATS,
             min_rounds: MIN_ROUNDS,
             max_rounds: MAX_ROUNDS,
+            most_rounds: MOST_ROUNDS,
+            resolve: gain,
             until_s: now_s + ATTEMPT_SHARE * (self.until_s - now_s),
         };
         let result = ab::interleave(bench, &plan, deployer, self.cancel).map_err(VerifyError::Bench)?;
@@ -356,6 +244,8 @@ struct AbData {
     /// The candidate's environment without its rules, where it has both.
     without_rules: Option<Vec<(Point, ArmSamples)>>,
     ablated: Vec<Vec<(Point, ArmSamples)>>,
+    /// Seconds that a round took; 0 where nobody knows.
+    round_s: f64,
 }
 
 /// What came of an A/B.
@@ -375,7 +265,7 @@ fn arrange(plan: &AbPlan, result: &AbResult, outcome: &SearchOutcome, has_both: 
     let mut others: Vec<Vec<(Point, ArmSamples)>> = result.times_us[2..].iter().map(arm).collect();
     // The arm without rules comes last.
     let without_rules = if has_both { others.pop() } else { None };
-    AbData { points: result.pairs(&plan.points, weight), without_rules, ablated: others }
+    AbData { points: result.pairs(&plan.points, weight), without_rules, ablated: others, round_s: result.round_s }
 }
 
 /// Judges each setting of the environment; gives the names of those that go.
@@ -393,55 +283,4 @@ fn judge_settings(
     let names = dropped.iter().map(|v| v.name.clone()).collect();
     verified.ablations = verdicts;
     names
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What a shape leaves that ships `value` of one variable, or nothing.
-    fn verified(value: Option<&str>) -> Verified {
-        let environment = value.map(|value| Environment::new().with("NCCL_BUFFSIZE", value)).unwrap_or_default();
-        let verdict = Verdict {
-            points: Vec::new(),
-            rules: Vec::new(),
-            environment: None,
-            shipped: Vec::new(),
-            shipped_environment: environment,
-            recheck: None,
-            sentence: "a verdict".to_owned(),
-        };
-        Verified {
-            verdict: Some(verdict),
-            ablations: Vec::new(),
-            left_out: Vec::new(),
-            unverified: None,
-            withdrawn: None,
-            workload: 1,
-            step: None,
-        }
-    }
-
-    #[test]
-    fn settings_ship_only_if_every_shape_agrees() {
-        let (one, other) = (Some("1048576"), Some("8388608"));
-        for (values, is_complete, ships) in [
-            ([one, one], true, true),
-            ([one, None], true, false),
-            ([one, other], true, false),
-            ([one, one], false, false),
-        ] {
-            let mut shapes = values.map(verified);
-            agree_on_environment(shapes.iter_mut().collect(), is_complete);
-            for shape in &shapes {
-                assert_eq!(shape.environment().is_empty(), !ships, "{values:?} {is_complete}");
-                assert_eq!(shape.keeps_defaults(), !ships);
-            }
-            let why = "nothing ships: NCCL_BUFFSIZE=1048576 did not pass in every shape";
-            assert_eq!(shapes[0].headline().starts_with(why), !ships, "{}", shapes[0].headline());
-        }
-        let mut without = [verified(None), verified(None)];
-        agree_on_environment(without.iter_mut().collect(), false);
-        assert!(without.iter().all(|shape| shape.withdrawn.is_none()), "rules alone need no agreement");
-    }
 }

@@ -5,7 +5,10 @@ mod course;
 use std::{fs, path::PathBuf};
 
 use gdrtune_profiles::vocab::{Environment, Point};
-use gdrtune_tuner::sim::{Cluster, SimConfig, Simulated};
+use gdrtune_tuner::{
+    sim::{Cluster, SimConfig, Simulated},
+    steadiness::Unsteady,
+};
 
 const SEEDS: u64 = 2;
 /// Where nothing may ship, luck has more chances: were a rule asked for no gain and P(faster) of 0.5, something would ship
@@ -14,6 +17,50 @@ const SEEDS_OF_NOTHING: u64 = 8;
 
 fn cluster(name: &str) -> Cluster {
     Cluster::preset(name).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A file of the library with one text replaced.
+fn changed(file: &str, from: &str, to: &str) -> Cluster {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("clusters").join(file);
+    let text = fs::read_to_string(path).expect("a cluster file");
+    assert!(text.contains(from), "{file} has no `{from}`");
+    Cluster::parse(&text.replace(from, to), file).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// What does not hold still in a cluster, as far as its file says.
+fn planted(cluster: &Cluster) -> Vec<&'static str> {
+    if cluster.noise.stalls.0 > 0.0 { vec!["stalls"] } else { Vec::new() }
+}
+
+fn kind(unsteady: &Unsteady) -> &'static str {
+    match unsteady {
+        Unsteady::Drift { .. } => "drift",
+        Unsteady::Stalls { .. } => "stalls",
+    }
+}
+
+#[test]
+fn drift_is_told_and_does_not_ship_anything() {
+    let cluster = changed("defaults-best.toml", "[noise]", "[noise]\ndrift_per_hour = 2.0");
+    for seed in 0..SEEDS {
+        let report = course::tune(&cluster, seed);
+        let drift = (report.simulated_s / 3_600.0).mul_add(2.0, 1.0);
+        let [Unsteady::Drift { factor }] = report.unsteady[..] else { panic!("seed {seed}: {:?}", report.unsteady) };
+        // The default arm is not measured to the very end.
+        assert!(1.05 < factor && factor < 1.03 * drift, "seed {seed}: {factor} of {drift}");
+        assert!(!report.ships, "seed {seed}: {}", report.shipped);
+    }
+}
+
+#[test]
+fn a_variable_that_loses_a_little_at_one_size_does_not_ship() {
+    // 2.7 % at 1 KiB, for twice the bandwidth at large sizes.
+    let cluster = changed("trade-off.toml", "connection_us = 1.5", "connection_us = 0.3");
+    for seed in 0..2 * SEEDS {
+        let report = course::tune(&cluster, seed);
+        assert_eq!(report.losing, Vec::<String>::new(), "seed {seed}: {}", report.shipped);
+        assert!(report.ships, "seed {seed}: {:?}", report.left_out);
+    }
 }
 
 /// A test for each cluster, so that they run side by side and fail by name.
@@ -37,6 +84,7 @@ macro_rules! library {
                 assert_eq!(report.missed, Vec::<String>::new(), "seed {seed}: {:?}", report.left_out);
                 assert_eq!(report.ships, !nothing, "seed {seed}: {}", report.shipped);
                 assert!(report.environments > 0 && report.trials <= course::TRIALS, "seed {seed}: {report:?}");
+                assert_eq!(report.unsteady.iter().map(kind).collect::<Vec<_>>(), planted(&cluster), "seed {seed}");
                 assert!(report.simulated_s <= course::BUDGET_S, "seed {seed}: {report:?}");
             }
         })*

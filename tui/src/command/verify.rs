@@ -161,17 +161,18 @@ fn print(args: &VerifyArgs, profile: &Profile, ranks: u32, result: &Recheck) -> 
         "# {:>13} {:>12} {:>12} {:>12} {:>9}  {:>15} {:>10}  verdict",
         "collective", "size (B)", "default us", "profile us", "speed-up", "90 % interval", "P(faster)"
     )?;
-    for PointVerdict { point, decision, speedup, default_us, tuned_us, .. } in &result.points {
+    for PointVerdict { point, decision, speedup, default_us, tuned_us, noise, .. } in &result.points {
         write!(out, "  {:>13} {:>12} ", point.collective, point.bytes)?;
         match (speedup, default_us, tuned_us) {
             (Some(s), Some(default_us), Some(tuned_us)) => writeln!(
                 out,
-                "{default_us:>12.1} {tuned_us:>12.1} {:>8.2}x  {:>6.2} to {:>5.2} {:>10.3}  {}",
+                "{default_us:>12.1} {tuned_us:>12.1} {:>8.2}x  {:>6.2} to {:>5.2} {:>10.3}  {}{}",
                 s.median,
                 s.low,
                 s.high,
                 s.p_faster,
-                decision_words(*decision)
+                decision_words(*decision),
+                noise.map(|noise| format!(": {noise}")).unwrap_or_default()
             )?,
             _ => writeln!(out, "{}", decision_words(*decision))?,
         }

@@ -33,12 +33,13 @@ impl Run {
                 series.tell_default(default_us);
                 series.best = Some(BestKnown { choice, environment, time_us, samples });
             }
-            Event::Verdict { point, speedup, default_us, tuned_us, decision } => {
+            Event::Verdict { point, speedup, default_us, tuned_us, decision, note } => {
                 let series = self.series(point);
                 series.tell_default(default_us);
                 series.verdict = Some(PointVerdict { speedup, tuned_us, decision });
                 let (median, low, high) = (text::ratio(speedup.median), speedup.low, speedup.high);
-                let line = format!("A/B {point}: {median} [{low:.2}-{high:.2}], {}", decision_text(decision));
+                let note = if note.is_empty() { note } else { format!(": {note}") };
+                let line = format!("A/B {point}: {median} [{low:.2}-{high:.2}], {}{note}", decision_text(decision));
                 let level = if decision == Decision::Regression { Level::Warn } else { Level::Info };
                 self.note(t_ms, level, line);
             }

@@ -244,6 +244,9 @@ pub enum Event {
         tuned_us: f64,
         /// What follows.
         decision: Decision,
+        /// What it would take to say more, where it is too noisy.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        note: String,
     },
     /// Files were written.
     Written {

@@ -122,7 +122,7 @@ fn insert(connection: &Connection, run: &StoredRun) -> rusqlite::Result<()> {
                 trials += 1;
                 failed += i64::from(matches!(trial.result, TrialResult::Failed { .. }));
             }
-            Event::Verdict { point, speedup, default_us, tuned_us, decision } => {
+            Event::Verdict { point, speedup, default_us, tuned_us, decision, .. } => {
                 decisions.insert((shape, *point), *decision);
                 connection.execute(
                     "INSERT INTO verdict VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
@@ -217,6 +217,7 @@ mod tests {
             default_us: 12.0,
             tuned_us: 10.0,
             decision: Decision::Ship,
+            note: String::new(),
         };
         let shape = |index, nodes| Event::Shape { index, of: 2, nodes, ranks: nodes };
         let finished = Event::Finished { end: RunEnd::Tuned, summary: "two shapes".into() };

@@ -16,7 +16,7 @@ use gdrtune_tuner::{
     verdict::{self, PointVerdict, Thresholds},
 };
 
-/// Samples per point and process, as in a run's own verification.
+/// Samples per point and process, as in a run's own verification; of quick points more.
 const REPEATS: u32 = 2;
 
 /// What is measured again.
@@ -105,12 +105,15 @@ pub fn recheck(
     cancel: &Cancel,
 ) -> Result<Recheck, RecheckError> {
     let arms = vec![Setup::Site, deployed(plan.profile, bench.info().engine)?];
+    let thresholds = Thresholds { design: Design::Rounds, ..Thresholds::standard(plan.seed) };
     let ab = AbPlan {
         arms,
         points: plan.points.clone(),
         repeats: REPEATS,
         min_rounds: plan.pairs,
         max_rounds: plan.pairs,
+        most_rounds: plan.pairs,
+        resolve: thresholds.gain,
         until_s: f64::INFINITY,
     };
     let result = ab::interleave(bench, &ab, observer, cancel)?;
@@ -118,7 +121,7 @@ pub fn recheck(
         return Err(BenchError::Cancelled.into());
     }
     let data = result.pairs(&plan.points, |_| 1.0);
-    let thresholds = Thresholds { design: Design::Rounds, ..Thresholds::standard(plan.seed) };
+    let thresholds = Thresholds { round_s: result.round_s, ..thresholds };
     let points = verdict::verdict(&data, &thresholds, &Candidate::default()).points;
     let broken = result.broken.map(|(arm, why)| {
         let arm = if arm == 0 { "the default arm" } else { "the profile's arm" };

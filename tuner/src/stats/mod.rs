@@ -6,8 +6,11 @@
 mod bootstrap;
 mod signed_rank;
 
-pub use bootstrap::{ArmSamples, Arms, Design, compare};
+pub use bootstrap::{ArmSamples, Arms, Design, compare, round_error};
 pub use signed_rank::signed_rank;
+
+/// Quantile of the standard normal distribution that 95 % lie below.
+pub const ONE_SIDED_95: f64 = 1.645;
 
 /// Standard error of a median over that of a mean, for many normal samples: the root of pi / 2.
 pub const MEDIAN_ERROR: f64 = 1.253;

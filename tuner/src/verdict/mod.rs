@@ -1,23 +1,31 @@
 //! What ships: the decision over an interleaved A/B of the default arm against a candidate.
 //!
-//! * A **rule** ships if its measured sizes are jointly faster (P and gain) and none of them is clearly slower. A clearly
-//!   slower size is taken out and the rest is judged again (split); if the whole does not pass, the sizes that pass
+//! * A **rule** ships if its measured sizes are jointly faster (P and gain) and none of them loses. A losing
+//!   size is taken out and the rest is judged again (split); if the whole does not pass, the sizes that pass
 //!   alone remain. Sizes at its ends that are no sure gain by themselves are left out where others in it are.
 //! * Where several rules are tried, each must show more: see [`for_many`].
-//! * An **environment** ships if all points of the workload are jointly faster and none is clearly slower, because it
-//!   applies to every call. Its rules were measured under it: if it does not ship, neither do they, and the caller verifies
+//! * A size **loses** if it is clearly slower, or slower by less but surely, as one of so many (see [`losing`]).
+//! * An **environment** ships if all points of the workload are jointly faster and none loses, because it applies to every
+//!   call. A loss that may be chance among so many points is said where it ships. Its rules were measured under it: if it does not ship, neither do they, and the caller verifies
 //!   the fallback candidate.
 //! * When a rule is dropped or split under an environment that ships, the points concerned now run what was not measured:
-//!   [`Verdict::recheck`] asks for another A/B of the reduced candidate.
+//!   [`Verdict::recheck`] asks for another A/B of the reduced candidate. So it does where most rules fail and few pass: of many that
+//!   do nothing, those are the lucky ones.
 //!
 //! "The defaults are best" is a verdict like any other. Few processes cannot pass: see [`crate::stats::compare`].
 //! Must not measure.
 
 mod ablation;
+mod loss;
+mod noise;
 mod step;
 
 pub use ablation::{Ablation, AblationVerdict, ablations, judge_ablations};
+pub use loss::{Loss, perhaps_losing};
+pub use noise::Noise;
 pub use step::{StepTime, step_time};
+
+use loss::losing;
 
 use gdrtune_profiles::{
     profile::Speedup,
@@ -55,6 +63,8 @@ pub struct Thresholds {
     pub objective: Objective,
     /// How the processes of the arms belong together.
     pub design: Design,
+    /// Seconds that another round of the arms takes; 0 where nobody knows.
+    pub round_s: f64,
     /// Seed of the bootstrap.
     pub seed: u64,
 }
@@ -62,7 +72,14 @@ pub struct Thresholds {
 impl Thresholds {
     /// P(faster) of 0.95 and a gain of 2 %, points by their geometric mean, arms on their own.
     pub fn standard(seed: u64) -> Self {
-        Self { p_faster: 0.95, gain: 0.02, objective: Objective::GeometricMean, design: Design::Independent, seed }
+        Self {
+            p_faster: 0.95,
+            gain: 0.02,
+            objective: Objective::GeometricMean,
+            design: Design::Independent,
+            round_s: 0.0,
+            seed,
+        }
     }
 
     fn is_faster(&self, speedup: &Speedup) -> bool {
@@ -102,6 +119,8 @@ pub struct PointVerdict {
     pub default_us: Option<f64>,
     /// Median of the candidate in microseconds.
     pub tuned_us: Option<f64>,
+    /// What it would take to say more, where it is too noisy.
+    pub noise: Option<Noise>,
     /// The decision in a sentence.
     pub sentence: String,
 }
@@ -165,7 +184,7 @@ pub struct Verdict {
     pub shipped: Vec<ShippedRule>,
     /// The environment that ships; empty if none does.
     pub shipped_environment: Environment,
-    /// Set when what ships was not measured as a whole: run the A/B again with this.
+    /// Set when what ships was not measured as a whole, or may have been picked by luck: run the A/B again with this.
     pub recheck: Option<Candidate>,
     /// The whole in a sentence.
     pub sentence: String,
@@ -194,7 +213,9 @@ impl Verdict {
 /// Decides over `candidate`, which ran as the candidate arm of `data`.
 pub fn verdict(data: &[AbPoint], thresholds: &Thresholds, candidate: &Candidate) -> Verdict {
     let points: Vec<PointVerdict> = data.iter().map(|point| judge_point(point, thresholds)).collect();
-    let environment = (!candidate.environment.is_empty()).then(|| judge_environment(data, &points, thresholds));
+    let losing = losing(&points, thresholds);
+    let environment =
+        (!candidate.environment.is_empty()).then(|| judge_environment(data, &points, &losing, thresholds));
     let of_rules = for_many(&candidate.rules, data, thresholds);
     let (mut rules, mut shipped) = (Vec::new(), Vec::new());
     for rule in &candidate.rules {
@@ -203,14 +224,15 @@ pub fn verdict(data: &[AbPoint], thresholds: &Thresholds, candidate: &Candidate)
             rules.push(RuleVerdict { rule: rule.clone(), fate: RuleFate::Drop, sentence });
             continue;
         }
-        let (verdict, parts) = judge_rule(rule, data, &points, &of_rules);
+        let (verdict, parts) = judge_rule(rule, data, &points, &losing, &of_rules);
         rules.push(verdict);
         shipped.extend(parts);
     }
     let ships = environment.as_ref().is_some_and(|environment| environment.ships);
     let shipped_environment = if ships { candidate.environment.clone() } else { Environment::new() };
-    let reduced = ships && rules.iter().any(|rule| rule.fate != RuleFate::Ship);
-    let recheck = reduced.then(|| Candidate {
+    let unshipped = rules.iter().filter(|rule| rule.fate != RuleFate::Ship).count();
+    let is_lucky = candidate.environment.is_empty() && !shipped.is_empty() && rules.len() < 2 * unshipped;
+    let recheck = (ships && unshipped > 0 || is_lucky).then(|| Candidate {
         environment: shipped_environment.clone(),
         rules: shipped.iter().map(|shipped| shipped.rule.clone()).collect(),
     });
@@ -232,7 +254,12 @@ pub fn verdict_apart(
     let between = |default: fn(&AbPoint, ArmSamples) -> AbPoint| -> Vec<AbPoint> {
         data.iter().filter_map(|full| Some(default(full, of(full.point)?))).collect()
     };
-    let environment_data = between(|full, alone| AbPoint { candidate: alone, ..full.clone() });
+    let mut environment_data = between(|full, alone| AbPoint { candidate: alone, ..full.clone() });
+    // Where no rule applies, both arms ran the environment alone.
+    for point in environment_data.iter_mut().filter(|point| candidate.rule_of(point.point).is_none()) {
+        let both = data.iter().filter(|full| full.point == point.point).flat_map(|full| &full.candidate);
+        both.for_each(|(process, times)| point.candidate.entry(*process).or_default().extend(times));
+    }
     let rule_data = between(|full, alone| AbPoint { default: alone, ..full.clone() });
     let environment_only = Candidate { environment: candidate.environment.clone(), rules: Vec::new() };
     let rules_only = Candidate { environment: Environment::new(), rules: candidate.rules.clone() };
@@ -271,12 +298,17 @@ fn arm_median(arm: &ArmSamples) -> Option<f64> {
 fn judge_point(data: &AbPoint, thresholds: &Thresholds) -> PointVerdict {
     let even = Arms { weight: 1.0, ..arms(data) };
     let speedup = compare(&[even], thresholds.objective, thresholds.design, thresholds.seed);
-    let (decision, sentence) = match &speedup {
+    let (decision, mut sentence) = match &speedup {
         None => (Decision::NotMeasured, "an arm has no sample".to_owned()),
         Some(speedup) => decide(speedup, thresholds),
     };
+    let is_noisy = decision == Decision::TooNoisy;
+    let noise = speedup.as_ref().filter(|_| is_noisy).map(|speedup| Noise::of(data, speedup, thresholds));
+    if let Some(noise) = noise {
+        sentence = format!("too noisy to say: {noise}; {sentence}");
+    }
     let (default_us, tuned_us) = (arm_median(&data.default), arm_median(&data.candidate));
-    PointVerdict { point: data.point, decision, speedup, default_us, tuned_us, sentence }
+    PointVerdict { point: data.point, decision, speedup, default_us, tuned_us, noise, sentence }
 }
 
 fn decide(speedup: &Speedup, thresholds: &Thresholds) -> (Decision, String) {
@@ -289,7 +321,7 @@ fn decide(speedup: &Speedup, thresholds: &Thresholds) -> (Decision, String) {
     }
     let (gains, loses) = (1.0 + thresholds.gain < speedup.high, speedup.low < 1.0 / (1.0 + thresholds.gain));
     if gains && loses {
-        return (Decision::TooNoisy, format!("too noisy to say: {shown}; more processes per arm would tell"));
+        return (Decision::TooNoisy, shown);
     }
     (Decision::Keep, format!("no difference that matters: {shown}"))
 }
@@ -301,21 +333,27 @@ fn show(speedup: &Speedup) -> String {
     )
 }
 
-fn judge_environment(data: &[AbPoint], points: &[PointVerdict], thresholds: &Thresholds) -> EnvironmentVerdict {
+fn judge_environment(
+    data: &[AbPoint],
+    points: &[PointVerdict],
+    losing: &[Loss],
+    thresholds: &Thresholds,
+) -> EnvironmentVerdict {
     let all: Vec<Arms<'_>> = data.iter().map(arms).collect();
     let speedup = compare(&all, thresholds.objective, thresholds.design, thresholds.seed);
-    let slower: Vec<String> = points
-        .iter()
-        .filter(|point| point.decision == Decision::Regression)
-        .map(|point| point.point.to_string())
-        .collect();
     let (ships, sentence) = match &speedup {
         None => (false, "no point has both arms".to_owned()),
         Some(speedup) if !thresholds.is_faster(speedup) => {
             (false, format!("not clearly faster over all points: {}", show(speedup)))
         }
-        Some(_) if !slower.is_empty() => (false, format!("slower at {}", slower.join(", "))),
-        Some(speedup) => (true, format!("faster over all points, slower at none: {}", show(speedup))),
+        Some(_) if !losing.is_empty() => {
+            let slower: Vec<String> = losing.iter().map(ToString::to_string).collect();
+            (false, format!("surely slower: {}", slower.join(", ")))
+        }
+        Some(speedup) => {
+            let lost: Vec<String> = perhaps_losing(points).map(|loss| format!("; {loss}")).collect();
+            (true, format!("faster over all points, surely slower at none: {}{}", show(speedup), lost.concat()))
+        }
     };
     EnvironmentVerdict { ships, speedup, sentence }
 }
@@ -339,10 +377,11 @@ fn judge_rule(
     rule: &CandidateRule,
     data: &[AbPoint],
     points: &[PointVerdict],
+    losing: &[Loss],
     thresholds: &Thresholds,
 ) -> (RuleVerdict, Vec<ShippedRule>) {
     let decided = |point: Point, decision: Decision| points.iter().any(|p| p.point == point && p.decision == decision);
-    let slower: Vec<Point> = rule.points().filter(|point| decided(*point, Decision::Regression)).collect();
+    let slower: Vec<Point> = rule.points().filter(|point| losing.iter().any(|loss| loss.point == *point)).collect();
     let missing = rule.points().any(|point| !points.iter().any(|p| p.point == point && p.speedup.is_some()));
     let finish = |fate, sentence, parts| (RuleVerdict { rule: rule.clone(), fate, sentence }, parts);
     if slower.is_empty() && !missing {

@@ -126,7 +126,7 @@ fn an_environment_ships_only_if_no_point_is_slower() {
     let mixed = [ab(1024, 100.0, 50.0), ab(4096, 100.0, 130.0)];
     let rejected = verdict(&mixed, &Thresholds::standard(1), &candidate(&mixed, environment()));
     assert!(rejected.keeps_defaults(), "{rejected:?}");
-    assert!(rejected.environment.unwrap().sentence.contains("slower at allreduce 4K"));
+    assert!(rejected.environment.unwrap().sentence.contains("surely slower: allreduce 4K loses 23.1 %"));
     assert!(rejected.rules[0].sentence.contains("does not ship"));
 }
 
@@ -221,4 +221,51 @@ fn an_environment_is_judged_by_the_objective() {
         !verdict(&data, &thresholds, &candidate).shipped_environment.is_empty()
     };
     assert!(ships(Objective::GeometricMean) && !ships(Objective::TimePerStep));
+}
+
+/// Twenty rounds whose ratios scatter by `scatter`; the candidate is faster by `factor` (or slower, below 1).
+fn rounds(bytes: u64, factor: f64, scatter: f64) -> AbPoint {
+    let times = |factor: f64, phase: u32| -> ArmSamples {
+        let luck = |i: u32| 1.0 + scatter * ((i * 7 + phase) % 20).cast_signed() as f64 / 20.0;
+        (0..20).map(|i| (i, vec![100.0 * luck(i) / factor])).collect()
+    };
+    AbPoint { point: point(bytes), weight: 1.0, default: times(1.0, 0), candidate: times(factor, 11) }
+}
+
+#[test]
+fn a_small_loss_that_is_sure_keeps_a_variable_from_shipping_and_one_that_may_be_chance_is_said() {
+    let thresholds = Thresholds { design: Design::Rounds, ..Thresholds::standard(1) };
+    let judged = |loss: AbPoint| {
+        let data = [rounds(1 << 20, 2.0, 0.01), rounds(1 << 26, 2.0, 0.01), loss];
+        let candidate = Candidate { environment: environment(), rules: Vec::new() };
+        verdict(&data, &thresholds, &candidate)
+    };
+    let sure = judged(rounds(1024, 1.0 / 1.013, 0.004));
+    assert!(sure.keeps_defaults() && !sure.has_regression(), "less than a regression: {sure:?}");
+    let sentence = sure.environment.unwrap().sentence;
+    assert!(sentence.starts_with("surely slower: allreduce 1K loses 1."), "{sentence}");
+
+    let perhaps = judged(rounds(1024, 1.0 / 1.013, 0.1));
+    let sentence = &perhaps.environment.as_ref().unwrap().sentence;
+    assert_eq!(perhaps.shipped_environment, environment(), "{sentence}");
+    assert!(sentence.contains("surely slower at none"), "{sentence}");
+    for (loss, ships) in [(rounds(1024, 1.0 / 1.003, 0.0005), true), (rounds(1024, 1.01, 0.004), true)] {
+        assert_eq!(judged(loss).keeps_defaults(), !ships, "too small to count, or none");
+    }
+}
+
+#[test]
+fn the_few_of_many_rules_that_pass_are_measured_again() {
+    let thresholds = Thresholds { design: Design::Rounds, ..Thresholds::standard(1) };
+    let rechecked = |gains: usize| {
+        let sizes = [10, 12, 14, 16, 18].map(|power| 1u64 << power);
+        let data: Vec<AbPoint> =
+            sizes.iter().enumerate().map(|(i, b)| rounds(*b, if i < gains { 1.2 } else { 1.0 }, 0.01)).collect();
+        let one = |point: &AbPoint| merge(&[point.point], &[(point.point, CHOICE)]);
+        let candidate = Candidate { environment: Environment::new(), rules: data.iter().flat_map(one).collect() };
+        let verdict = verdict(&data, &thresholds, &candidate);
+        assert_eq!(verdict.shipped.len(), gains);
+        verdict.recheck.map(|recheck| recheck.rules.len())
+    };
+    assert_eq!([0, 1, 2, 3, 5].map(rechecked), [None, Some(1), Some(2), None, None]);
 }

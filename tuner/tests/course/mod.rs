@@ -22,6 +22,7 @@ use gdrtune_tuner::{
     race::RaceConfig,
     search::{SearchOutcome, SearchPlan, Strategy, run_search},
     sim::{Cluster, SimConfig, Simulated},
+    steadiness::{Steadiness, Unsteady},
     verdict::{Thresholds, Verdict},
     verify::{Deployer, Verification, Verified},
 };
@@ -51,6 +52,8 @@ pub(crate) struct Report {
     pub(crate) environments: usize,
     /// Simulated seconds of the whole course.
     pub(crate) simulated_s: f64,
+    /// What did not hold still.
+    pub(crate) unsteady: Vec<Unsteady>,
     /// Why the verification left things out.
     pub(crate) left_out: Vec<String>,
 }
@@ -59,8 +62,9 @@ pub(crate) struct Report {
 pub(crate) fn tune(cluster: &Cluster, seed: u64) -> Report {
     let config = SimConfig { seed: seed.wrapping_add(1_000), read_deployment: Some(read_deployment) };
     let mut bench = Simulated::new(cluster.clone(), config);
-    let (outcome, verified) = course(&mut bench, seed);
-    judge(&bench, &outcome, &verified)
+    let (outcome, verified, steadiness) = course(&mut bench, seed);
+    let unsteady = steadiness.findings();
+    Report { unsteady, ..judge(&bench, &outcome, &verified) }
 }
 
 /// The search's plan for a cluster.
@@ -77,9 +81,9 @@ pub(crate) fn plan(cluster: &Cluster, seed: u64) -> SearchPlan {
     }
 }
 
-fn course(bench: &mut Simulated, seed: u64) -> (SearchOutcome, Verified) {
+fn course(bench: &mut Simulated, seed: u64) -> (SearchOutcome, Verified, Steadiness) {
     let (space, plan, cancel) = (bench.space(), plan(bench.cluster(), seed), Cancel::new());
-    let mut files = Files { info: bench.info() };
+    let mut files = Files { info: bench.info(), steadiness: Steadiness::default() };
     let outcome = run_search(bench, &space, &plan, &mut files, &cancel).unwrap_or_else(|error| panic!("{error}"));
     let verification = Verification {
         outcome: &outcome,
@@ -90,7 +94,7 @@ fn course(bench: &mut Simulated, seed: u64) -> (SearchOutcome, Verified) {
         cancel: &cancel,
     };
     let verified = verification.run(bench, &mut files).unwrap_or_else(|error| panic!("{error}"));
-    (outcome, verified)
+    (outcome, verified, files.steadiness)
 }
 
 fn judge(bench: &Simulated, outcome: &SearchOutcome, verified: &Verified) -> Report {
@@ -147,13 +151,16 @@ fn show<'a>(environment: &Environment, rules: impl Iterator<Item = &'a Candidate
     format!("{environment}; {}", if rules.is_empty() { "no rule".to_owned() } else { rules.join("; ") })
 }
 
-/// Emits the files of candidates, and watches nothing.
+/// Emits the files of candidates, and watches whether the cluster holds still.
 pub(crate) struct Files {
     info: BenchInfo,
+    steadiness: Steadiness,
 }
 
 impl Observer for Files {
-    fn note(&mut self, _: Note<'_>) {}
+    fn note(&mut self, note: Note<'_>) {
+        self.steadiness.note(&note);
+    }
 
     fn directive(&mut self) -> Directive {
         Directive::Continue

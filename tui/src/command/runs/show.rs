@@ -78,8 +78,8 @@ impl Page {
                 self.trials += 1;
                 self.failed += u64::from(matches!(trial.result, TrialResult::Failed { .. }));
             }
-            Event::Verdict { point, speedup, default_us, tuned_us, decision } => {
-                let text = verdict_text(*point, speedup, *default_us, *tuned_us, *decision);
+            Event::Verdict { point, speedup, default_us, tuned_us, decision, note } => {
+                let text = verdict_text(*point, speedup, *default_us, *tuned_us, *decision, note);
                 self.verdicts.insert((self.shape, *point), text);
             }
             Event::Written { files } => self.files.clone_from(files),

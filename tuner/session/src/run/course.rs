@@ -59,6 +59,8 @@ pub(super) struct Tuned<'a> {
     pub(super) run: Run<'a>,
     pub(super) outcome: SearchOutcome,
     pub(super) verified: Verified,
+    /// What did not hold still, in sentences.
+    pub(super) warnings: Vec<String>,
 }
 
 /// What came of every shape.
@@ -178,7 +180,15 @@ impl<'a> Course<'a> {
         if self.controls.is_aborted() {
             return Err(RunError::Interrupted);
         }
-        Ok(Tuned { run, outcome, verified })
+        let engine = run.survey.info.engine;
+        let warnings: Vec<String> = observer.unsteady().iter().map(|found| found.words(engine)).collect();
+        for text in &warnings {
+            self.recorder.log(Level::Warn, "", text.clone());
+        }
+        for loss in verified.losses() {
+            self.recorder.log(Level::Warn, "", format!("what ships may be slower: {loss}"));
+        }
+        Ok(Tuned { run, outcome, verified, warnings })
     }
 
     fn write(&self, results: &Results<'_>, failed_trials: u64) -> Result<RunOutcome, RunError> {

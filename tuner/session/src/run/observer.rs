@@ -4,6 +4,7 @@ use gdrtune_profiles::vocab::{Choice, Environment};
 use gdrtune_tuner::{
     bench::{Item, Outcome, Sample, Script, Setup, Timing},
     observe::{self, Directive, Note, Observer},
+    steadiness::{Steadiness, Unsteady},
 };
 
 use super::facts;
@@ -35,6 +36,7 @@ pub(super) struct RunObserver<'a> {
     finish_at: Option<u64>,
     /// Whether that answer is in the store.
     is_finishing: bool,
+    steadiness: Steadiness,
 }
 
 impl<'a> RunObserver<'a> {
@@ -51,7 +53,13 @@ impl<'a> RunObserver<'a> {
             questions: 0,
             finish_at,
             is_finishing: false,
+            steadiness: Steadiness::default(),
         }
+    }
+
+    /// What did not hold still in the present shape, which ends with this.
+    pub(super) fn unsteady(&mut self) -> Vec<Unsteady> {
+        std::mem::take(&mut self.steadiness).findings()
     }
 
     fn script(&mut self, script: &Script) {
@@ -132,6 +140,7 @@ impl<'a> RunObserver<'a> {
 
 impl Observer for RunObserver<'_> {
     fn note(&mut self, note: Note<'_>) {
+        self.steadiness.note(&note);
         let event = match note {
             Note::Sample { script, sample } => return self.trial(script, sample),
             Note::Script(script) => return self.script(script),

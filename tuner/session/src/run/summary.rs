@@ -8,6 +8,8 @@ use gdrtune_profiles::{
     vocab::{Engine, Point},
 };
 
+use gdrtune_tuner::verdict::Loss;
+
 use super::{Shape, course::ONLY_RULES};
 use crate::event::{Decision, Knob};
 
@@ -24,6 +26,8 @@ pub(super) struct PointVerdict {
     pub tuned_us: f64,
     /// What follows.
     pub decision: Decision,
+    /// What it would take to say more.
+    pub note: String,
 }
 
 /// One job shape.
@@ -36,6 +40,10 @@ pub(super) struct ShapeSummary<'a> {
     pub ranks: u32,
     /// The last A/B, point by point.
     pub verdicts: Vec<PointVerdict>,
+    /// Where what ships may be slower, by less than would keep it from shipping.
+    pub losses: Vec<Loss>,
+    /// What did not hold still while this was measured.
+    pub warnings: &'a [String],
     /// What each knob did in the search.
     pub knobs: Vec<Knob>,
     /// What was tried and left out, and why.
@@ -123,6 +131,7 @@ impl Summary<'_> {
                 self.rules_of(shape, out)?;
             }
             let heading = if self.of_shapes { "###" } else { "##" };
+            shape.warnings(out)?;
             shape.table(out, heading)?;
             shape.left_out(out, heading)?;
             shape.knobs(out, heading)?;
@@ -186,7 +195,7 @@ impl ShapeSummary<'_> {
         for v in &self.verdicts {
             writeln!(
                 out,
-                "| {} | {} | {:.1} | {:.1} | {:.2}x | {:.2} to {:.2} | {:.3} | {} |",
+                "| {} | {} | {:.1} | {:.1} | {:.2}x | {:.2} to {:.2} | {:.3} | {}{} |",
                 v.point.collective,
                 Size(v.point.bytes),
                 v.default_us,
@@ -195,10 +204,21 @@ impl ShapeSummary<'_> {
                 v.speedup.low,
                 v.speedup.high,
                 v.speedup.p_faster,
-                decision_words(v.decision)
+                decision_words(v.decision),
+                if v.note.is_empty() { String::new() } else { format!(": {}", v.note) }
             )?;
         }
+        writeln!(out)?;
+        if self.losses.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "What ships may be slower here; of many sizes, one looks so by chance now and then:\n")?;
+        self.losses.iter().try_for_each(|loss| writeln!(out, "- {loss}"))?;
         writeln!(out)
+    }
+
+    fn warnings(&self, out: &mut String) -> std::fmt::Result {
+        self.warnings.iter().try_for_each(|warning| writeln!(out, "**Warning:** {warning}.\n"))
     }
 
     fn left_out(&self, out: &mut String, heading: &str) -> std::fmt::Result {
@@ -250,5 +270,59 @@ const fn engine_words(engine: Engine) -> &'static str {
         }
         Engine::Replay => "a **replayed** grid of recorded measurements",
         Engine::Sim => "a **simulated** cluster",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gdrtune_profiles::vocab::Collective;
+
+    use super::*;
+    use crate::event::KnobEffect;
+
+    #[test]
+    fn a_section_says_what_is_noisy_lost_unsteady_and_important() {
+        let point = Point { collective: Collective::AllReduce, bytes: 1024 };
+        let speedup = Speedup { median: 0.987, low: 0.978, high: 0.996, p_faster: 0.02, repeats: 21 };
+        let verdict = PointVerdict {
+            point,
+            speedup,
+            default_us: 12.0,
+            tuned_us: 12.2,
+            decision: Decision::TooNoisy,
+            note: "spread 40 %, need about 300 s more".to_owned(),
+        };
+        let knob = Knob {
+            name: "NCCL_BUFFSIZE".to_owned(),
+            best: None,
+            worst: Some("1048576".to_owned()),
+            factor: 1.6,
+            low: 1.4,
+            high: 1.8,
+            effect: KnobEffect::Mattered,
+        };
+        let shape = ShapeSummary {
+            shape: Shape { nodes: 2, ranks_per_node: 1 },
+            nodes: 2,
+            ranks: 2,
+            verdicts: vec![verdict],
+            losses: vec![Loss { point, speedup }],
+            warnings: &["the default arm became 12 % slower".to_owned()],
+            knobs: vec![knob],
+            left_out: &[],
+        };
+        let mut text = String::new();
+        shape.warnings(&mut text).unwrap();
+        shape.table(&mut text, "##").unwrap();
+        shape.knobs(&mut text, "##").unwrap();
+        for want in [
+            "**Warning:** the default arm became 12 % slower.\n",
+            "| 0.020 | too noisy to say: spread 40 %, need about 300 s more |\n",
+            "- allreduce 1K loses 1.3 % [0.4 %, 2.2 %]\n",
+            "## What the knobs did\n",
+            "- NCCL_BUFFSIZE mattered: 1.60x [1.40, 1.80] faster with it unset than with 1048576\n",
+        ] {
+            assert!(text.contains(want), "{want}: {text}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use gdrtune_tuner::{
     observe::{Directive, Note, Observer},
     plan::Candidate,
     search::SearchOutcome,
-    verdict::{self, Verdict},
+    verdict::{self, PointVerdict, Verdict},
     verify::{Deployer, Verification, VerifyError},
 };
 
@@ -80,13 +80,18 @@ impl Deployer for RunDeployer<'_, '_> {
                 recorder.log(Level::Warn, "", format!("{}: {}", point.point, point.sentence));
                 continue;
             };
-            let decision = decision(point.decision);
-            recorder.record(Event::Verdict { point: point.point, speedup, default_us, tuned_us, decision });
+            let (decision, note) = (decision(point.decision), note(point));
+            recorder.record(Event::Verdict { point: point.point, speedup, default_us, tuned_us, decision, note });
         }
         for line in verdict.left_out() {
             recorder.log(Level::Info, "", line);
         }
     }
+}
+
+/// What it would take to say more of a point.
+pub(super) fn note(point: &PointVerdict) -> String {
+    point.noise.map(|noise| noise.to_string()).unwrap_or_default()
 }
 
 pub(super) const fn decision(decision: verdict::Decision) -> event::Decision {

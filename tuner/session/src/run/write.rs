@@ -194,6 +194,8 @@ fn summary(course: &Course<'_>, results: &Results<'_>, profile: &Profile) -> Str
         ranks: tuned.run.survey.info.ranks,
         verdicts: verdicts(&tuned.verified),
         knobs: tuned.outcome.importance.iter().map(Knob::from).collect(),
+        losses: tuned.verified.losses(),
+        warnings: &tuned.warnings,
         left_out: &tuned.verified.left_out,
     });
     Summary {
@@ -216,6 +218,7 @@ fn verdicts(verified: &Verified) -> Vec<PointVerdict> {
             default_us: p.default_us?,
             tuned_us: p.tuned_us?,
             decision: verify::decision(p.decision),
+            note: verify::note(p),
         })
     };
     points.iter().filter_map(verdict).collect()
