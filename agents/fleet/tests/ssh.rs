@@ -18,7 +18,9 @@ use std::{
 };
 
 use gdrtune_fleet::{
-    Fleet, FleetConfig, FleetEvent, LaunchError, LaunchErrorKind, LauncherKind, hosts::Host, launcher::SshOptions,
+    Fleet, FleetConfig, FleetEvent, LaunchError, LaunchErrorKind, LauncherKind,
+    hosts::Host,
+    launcher::{Launcher as _, SshLauncher, SshOptions},
 };
 use messages::BUILD;
 use shell::{agent_script, events_until, eventually, executable, processes};
@@ -76,6 +78,39 @@ async fn uploads_once_and_reuses() {
     }
     assert_eq!(inodes[0], inodes[1], "the second connection reuses the file");
     assert_ne!(inodes[1], inodes[2], "a file that is cut short is replaced");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_folder_and_the_port_can_be_named() {
+    let Some(sshd) = Sshd::start("the_folder_and_the_port_can_be_named") else { return };
+    let script = executable(sshd.folder.path(), &agent_script(BUILD, ""));
+    let mut config = FleetConfig::new(BUILD, script, LauncherKind::Ssh(sshd.options()));
+    config.remote_folder = Some(sshd.path("it's here").display().to_string());
+    let (sender, _events) = channel();
+    // The configuration's own port is a wrong one here.
+    let host = Host { port: Some(sshd.port), ..Host::named("portless") };
+    let fleet = Fleet::connect(config, vec![host], sender).await.unwrap();
+    assert_ready(&fleet, &sshd);
+    assert_eq!(files(&sshd.path("it's here/gdrtune/agent")).len(), 1);
+    assert_eq!(files(&sshd.path("cache")), Vec::<PathBuf>::new());
+    fleet.shutdown().await;
+}
+
+#[tokio::test]
+async fn only_hosts_behind_a_jump_host_wait_for_each_other() {
+    let Some(sshd) = Sshd::start("only_hosts_behind_a_jump_host_wait_for_each_other") else { return };
+    let launcher = SshLauncher::new(SshOptions { jump_window: 1, ..sshd.options() }).unwrap();
+    let (far, behind) = (Host::named("far"), Host::named("behind"));
+    assert!(launcher.turn(&far).await.is_none());
+    let turn = launcher.turn(&behind).await.expect("a turn");
+    tokio::select! {
+        biased;
+        _ = launcher.turn(&behind) => panic!("two turns at one time"),
+        // Answered after the question about the other has been.
+        other = async { launcher.turn(&far).await; launcher.turn(&far).await } => assert!(other.is_none()),
+    }
+    drop(turn);
+    assert!(launcher.turn(&behind).await.is_some());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

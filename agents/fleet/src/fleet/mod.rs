@@ -25,7 +25,9 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     error::{FleetError, LaunchError, LaunchErrorKind, SendError},
     hosts::Host,
-    launcher::{AgentSpec, Launcher, LocalLauncher, SshLauncher, SshOptions},
+    launcher::{
+        AgentSpec, ExecLauncher, Launcher, LauncherCommand, LocalLauncher, SlurmLauncher, SshLauncher, SshOptions,
+    },
 };
 use node::{Launching, NodeTask, State};
 
@@ -49,6 +51,10 @@ pub enum LauncherKind {
     Local,
     /// Over ssh.
     Ssh(SshOptions),
+    /// As steps of the Slurm job that this process is in.
+    Slurm,
+    /// By a command of the user's.
+    Exec(LauncherCommand),
     /// In another way.
     Other(Arc<dyn Launcher>),
 }
@@ -68,6 +74,8 @@ pub struct FleetConfig {
     pub connect_deadline: Duration,
     /// Variables over the environment that agents find. Visible in process lists: no secrets.
     pub agent_env: Vec<(String, String)>,
+    /// Folder on the hosts below which our executable is kept, an absolute path; without one, the user's cache folder.
+    pub remote_folder: Option<String>,
 }
 
 impl FleetConfig {
@@ -80,6 +88,7 @@ impl FleetConfig {
             fanout: DEFAULT_FANOUT,
             connect_deadline: DEFAULT_CONNECT_DEADLINE,
             agent_env: Vec::new(),
+            remote_folder: None,
         }
     }
 }
@@ -171,12 +180,18 @@ impl Fleet {
         let launcher: Arc<dyn Launcher> = match config.launcher {
             LauncherKind::Local => Arc::new(LocalLauncher),
             LauncherKind::Ssh(options) => Arc::new(SshLauncher::new(options)?),
+            LauncherKind::Slurm => Arc::new(SlurmLauncher::new()),
+            LauncherKind::Exec(command) => Arc::new(ExecLauncher::new(command)),
             LauncherKind::Other(launcher) => launcher,
         };
         raise_descriptor_limit(hosts.len());
         let launching = Arc::new(Launching {
             launcher,
-            spec: AgentSpec { executable: config.executable, env: config.agent_env },
+            spec: AgentSpec {
+                executable: config.executable,
+                env: config.agent_env,
+                remote_folder: config.remote_folder,
+            },
             hello: own_hello(config.build_id),
             window: Semaphore::new(config.fanout.max(1)),
             deadline: config.connect_deadline,
