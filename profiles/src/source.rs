@@ -1,4 +1,5 @@
-//! What our TOML files have in common: reading with places, and errors that name the nearest valid name.
+//! What our TOML files have in common, those of other crates too: reading with places, and errors that name the nearest
+//! valid name.
 //!
 //! Must not know what any file is about.
 
@@ -75,29 +76,42 @@ pub struct Preset {
 
 /// A text and the name that messages give it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Source<'a> {
-    pub(crate) text: &'a str,
-    pub(crate) file: &'a str,
+pub struct Source<'a> {
+    /// The text.
+    pub text: &'a str,
+    /// The name.
+    pub file: &'a str,
 }
 
 impl<'a> Source<'a> {
     /// The text as a table, types not looked at.
-    pub(crate) fn table(self) -> Result<Spanned<DeTable<'a>>, TextError> {
+    ///
+    /// # Errors
+    /// [`TextError`] where it is no TOML.
+    pub fn table(self) -> Result<Spanned<DeTable<'a>>, TextError> {
         DeTable::parse(self.text).map_err(|error| self.describe(&error))
     }
 
     /// The fields of a table of this text.
-    pub(crate) fn fields<T: DeserializeOwned>(self, table: Spanned<DeTable<'a>>) -> Result<T, TextError> {
+    ///
+    /// # Errors
+    /// [`TextError`] where a field is unknown, missing or of another type.
+    pub fn fields<T: DeserializeOwned>(self, table: Spanned<DeTable<'a>>) -> Result<T, TextError> {
         T::deserialize(toml::de::Deserializer::from(table)).map_err(|error| self.describe(&error))
     }
 
     /// An error about a value of this text.
-    pub(crate) fn wrong<T>(self, value: &Spanned<T>, cause: impl Display) -> TextError {
-        TextError::Malformed { place: self.place(value.span().start), cause: cause.to_string() }
+    pub fn wrong<T>(self, value: &Spanned<T>, cause: impl Display) -> TextError {
+        self.wrong_at(value.span().start, cause)
+    }
+
+    /// An error at a byte of this text.
+    pub fn wrong_at(self, offset: usize, cause: impl Display) -> TextError {
+        TextError::Malformed { place: self.place(offset), cause: cause.to_string() }
     }
 
     /// The name that a file has by itself: its own without folders and ending, with `-` for what no name holds.
-    pub(crate) fn stem(self) -> String {
+    pub fn stem(self) -> String {
         let name = self.file.rsplit(['/', '\\']).next().unwrap_or_default();
         let stem = name.strip_suffix(".toml").unwrap_or(name);
         let plain: String = stem.chars().map(|c| if is_plain(c) { c } else { '-' }).take(LONGEST_NAME).collect();

@@ -293,19 +293,21 @@ impl Node {
     }
 }
 
-/// Variables travel in a command line, so they must fit one.
 fn check_env(env: &[(String, String)]) -> Result<(), FleetError> {
-    for (name, value) in env {
-        let refuse = |problem| Err(FleetError::AgentEnv { name: name.clone(), problem });
-        let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-        if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) || !name.bytes().all(word) {
-            return refuse("a variable's name has letters, digits and '_' only");
-        }
-        if value.contains(char::is_control) {
-            return refuse("its value has control characters");
-        }
+    let problem = |(name, value): &(String, String)| Some((name.clone(), variable_problem(name, value)?));
+    match env.iter().find_map(problem) {
+        Some((name, problem)) => Err(FleetError::AgentEnv { name, problem }),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// What keeps a variable from reaching an agent, if anything does: variables travel in a command line.
+pub(crate) fn variable_problem(name: &str, value: &str) -> Option<&'static str> {
+    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) || !name.bytes().all(word) {
+        return Some("a variable's name has letters, digits and '_' only");
+    }
+    value.contains(char::is_control).then_some("its value has control characters")
 }
 
 fn own_hello(build_id: String) -> Hello {
