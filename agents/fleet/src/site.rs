@@ -96,12 +96,14 @@ impl FromStr for LauncherName {
 }
 
 /// What a site file says. Whatever it does not say is absent.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Site {
     /// The cluster's name.
     pub name: String,
-    /// Its hosts in rank order, without the excluded ones; none where the file names none.
+    /// Its hosts in rank order; none where the file names none.
     pub hosts: HostList,
+    /// Hosts to leave out.
+    pub excluded: HostList,
     /// Ranks on each host that does not say so itself.
     pub ranks_per_node: Option<u32>,
     /// How agents are started.
@@ -177,8 +179,6 @@ impl Site {
     pub fn parse(text: &str, file: &str) -> Result<Self, TextError> {
         let source = Source { text, file };
         let fields: File = source.fields(source.table()?)?;
-        let mut hosts = hosts(source, fields.hosts.as_ref())?;
-        hosts.exclude(&self::hosts(source, fields.exclude.as_ref())?);
         let command = |text: &Spanned<String>| {
             LauncherCommand::parse(text.get_ref()).map_err(|error| source.wrong(text, format!("launcher_cmd: {error}")))
         };
@@ -188,7 +188,8 @@ impl Site {
         };
         Ok(Self {
             name: fields.name.map(|name| cluster_name(source, name)).transpose()?.unwrap_or_else(|| source.stem()),
-            hosts,
+            hosts: hosts(source, fields.hosts.as_ref())?,
+            excluded: hosts(source, fields.exclude.as_ref())?,
             ranks_per_node: number(source, fields.ranks_per_node, MAX_RANKS)?.map(|ranks| ranks as u32),
             launcher: fields.launcher,
             launcher_command: fields.launcher_cmd.as_ref().map(command).transpose()?,
@@ -281,7 +282,7 @@ mod tests {
     #[test]
     fn everything_is_read() {
         let text = r#"
-            hosts = ["node[01-03]", "root@gpu7:8"]
+            hosts = ["node[01-02]", "root@gpu7:8"]
             exclude = "node02"
             ranks_per_node = 4
             launcher = "exec"
@@ -298,7 +299,8 @@ mod tests {
         let gpu = Host { user: Some("root".to_owned()), slots: Some(8), ..Host::named("gpu7") };
         let expected = Site {
             name: "my-cluster".to_owned(),
-            hosts: HostList { hosts: vec![Host::named("node01"), Host::named("node03"), gpu], warnings: vec![] },
+            hosts: HostList { hosts: vec![Host::named("node01"), Host::named("node02"), gpu], warnings: vec![] },
+            excluded: HostList { hosts: vec![Host::named("node02")], warnings: vec![] },
             ranks_per_node: Some(4),
             launcher: Some(LauncherName::Exec),
             launcher_command: LauncherCommand::parse("kubectl exec -i {host} -- {agent}").ok(),

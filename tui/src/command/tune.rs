@@ -9,7 +9,6 @@ use std::{
 };
 
 use anyhow::Context as _;
-use gdrtune_fleet::LauncherKind;
 use gdrtune_profiles::{
     profile::Profile,
     setting::SpaceSettings,
@@ -59,7 +58,7 @@ pub(crate) struct Again {
 }
 
 pub(crate) fn demo(args: &DemoArgs, again: Option<Again>) -> Result<Exit, Failure> {
-    let cluster = super::cluster_at(hosts::this_machine(hosts::LOCAL_RANKS), LauncherKind::Local)?;
+    let cluster = super::cluster_at(hosts::this_machine(hosts::LOCAL_RANKS))?;
     let sizes = parse_sizes(DEMO_SIZES, 4).map_err(Failure::usage)?;
     let points = sizes.iter().map(|&bytes| Point { collective: Collective::AllReduce, bytes }).collect();
     let out = claim(&args.out, Existing::Replace, again.as_ref())?;
@@ -100,11 +99,11 @@ pub(crate) fn tune(args: &TuneArgs, again: Option<Again>) -> Result<Exit, Failur
 }
 
 /// The files that decide what a run does.
-fn input_files(args: &TuneArgs) -> [Option<&Path>; 4] {
+fn input_files(args: &TuneArgs) -> [Option<&Path>; 5] {
     let workload = args.goal.workload.as_deref();
     let workload = workload.and_then(|given| file_of(given, Workload::PRESETS.iter().map(|preset| preset.name)));
     let space = file_of(&args.space.space, SpaceFile::PRESETS.iter().map(|preset| preset.name));
-    [args.hosts.hostfile.as_deref(), args.grid.as_deref(), workload, space]
+    [args.hosts.hostfile.as_deref(), args.hosts.site.as_deref(), args.grid.as_deref(), workload, space]
 }
 
 /// What is tuned where, and how long.
