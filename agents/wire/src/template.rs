@@ -31,13 +31,11 @@ impl Syntax {
 
     /// The tail of a message about an unknown name.
     fn hint(&self, name: &str) -> String {
-        match nearest(name, self.names()) {
-            Some(near) => format!("; did you mean `{{{near}}}`?"),
-            None => {
-                let names: Vec<String> = self.names().map(|name| format!("{{{name}}}")).collect();
-                format!(": use one of {}", names.join(", "))
-            }
+        if let Some(near) = nearest(name, self.names()) {
+            return format!("; did you mean `{{{near}}}`?");
         }
+        let names: Vec<String> = self.names().map(|name| format!("{{{name}}}")).collect();
+        format!(": use one of {}", names.join(", "))
     }
 }
 
