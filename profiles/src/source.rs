@@ -49,7 +49,8 @@ pub enum TextError {
 }
 
 impl TextError {
-    pub(crate) fn unknown_preset(what: &'static str, name: &str, presets: &[Preset]) -> Self {
+    /// `name` is none of `presets`, which are of what `what` says.
+    pub fn unknown_preset(what: &'static str, name: &str, presets: &[Preset]) -> Self {
         let accepted = format!("{}, or a TOML file{}", names(presets), preset_hint(name, presets));
         Self::UnknownPreset { what, name: name.to_owned(), accepted }
     }
@@ -87,7 +88,7 @@ impl<'a> Source<'a> {
     /// The text as a table, types not looked at.
     ///
     /// # Errors
-    /// [`TextError`] where it is no TOML.
+    /// [`TextError::Malformed`]: it is no TOML.
     pub fn table(self) -> Result<Spanned<DeTable<'a>>, TextError> {
         DeTable::parse(self.text).map_err(|error| self.describe(&error))
     }
@@ -95,7 +96,7 @@ impl<'a> Source<'a> {
     /// The fields of a table of this text.
     ///
     /// # Errors
-    /// [`TextError`] where a field is unknown, missing or of another type.
+    /// [`TextError`]: a field or a value is not as it should be.
     pub fn fields<T: DeserializeOwned>(self, table: Spanned<DeTable<'a>>) -> Result<T, TextError> {
         T::deserialize(toml::de::Deserializer::from(table)).map_err(|error| self.describe(&error))
     }
@@ -105,7 +106,7 @@ impl<'a> Source<'a> {
         self.wrong_at(value.span().start, cause)
     }
 
-    /// An error at a byte of this text.
+    /// An error about what begins at byte `offset` of this text.
     pub fn wrong_at(self, offset: usize, cause: impl Display) -> TextError {
         TextError::Malformed { place: self.place(offset), cause: cause.to_string() }
     }

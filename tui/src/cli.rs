@@ -5,7 +5,7 @@ mod hosts;
 mod parse;
 mod presets;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gdrtune_profiles::vocab::{Collective, DataType, Engine};
@@ -13,10 +13,10 @@ use gdrtune_session::run::Shapes;
 use gdrtune_tuner::search::Strategy;
 use gdrtune_wire::WorkerCommand;
 
-use self::parse::{parse_choice, parse_duration_s, parse_engine, parse_named, parse_worker_command};
+use self::parse::{parse_choice, parse_duration_s, parse_named, parse_worker_command};
 pub(crate) use self::{
     hosts::HostArgs,
-    presets::{GoalArgs, ObjectiveArg, SpaceArgs},
+    presets::{GoalArgs, ObjectiveArg, OfflineArgs, SpaceArgs},
 };
 use crate::ui::ThemeName;
 
@@ -50,7 +50,8 @@ pub(crate) enum Command {
     /// Tune four ranks on this machine in about half a minute; needs no hardware
     Demo(DemoArgs),
     /// Tune a cluster and write a profile
-    Tune(TuneArgs),
+    // By far the largest.
+    Tune(Box<TuneArgs>),
     /// Measure one setting and print a table like nccl-tests'
     Bench(BenchArgs),
     /// Measure a profile against the defaults again, in fresh processes; sizes that no rule covers are left out
@@ -116,8 +117,8 @@ pub(crate) struct DemoArgs {
 /// What is measured.
 #[derive(Debug, Args)]
 pub(crate) struct MeasureArgs {
-    /// What runs the collectives: native (host memory over TCP, needs no GPU) or nccl (NCCL on the GPUs); choices of one say nothing about the other. With tune also replay: nothing runs, times come from a recorded --grid
-    #[arg(long, default_value = "native", value_parser = parse_engine)]
+    /// What runs the collectives: native (host memory over TCP, needs no GPU) or nccl (NCCL on the GPUs); choices of one say nothing about the other. With tune also replay (times come from a recorded --grid) and sim (from a model of a --cluster): nothing runs
+    #[arg(long, default_value = "native", value_parser = parse_named::<Engine>)]
     pub(crate) engine: Engine,
     /// Collectives, separated by commas: allreduce, allgather, reducescatter, broadcast, reduce, alltoall, sendrecv
     #[arg(long, value_name = "LIST", default_value = "allreduce", value_delimiter = ',', value_parser = parse_named::<Collective>)]
@@ -150,9 +151,13 @@ pub(crate) struct TrialArgs {
     /// Shortest deadline of one measurement, such as 20s or 2m; one that overruns is killed and counts as hung
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_duration_s)]
     pub(crate) trial_timeout: f64,
-    /// Measure although other processes use the GPUs or HCAs; results are noisier (nccl only)
+    /// Measure although other processes use the GPUs or HCAs, or another gdrtune the hosts; results are noisier
     #[arg(long)]
     pub(crate) shared: bool,
+    /// Wait for another gdrtune on the hosts to end, TIME at most (default: without end), instead of refusing
+    #[arg(long, value_name = "TIME", num_args = 0..=1, value_parser = parse_duration_s)]
+    #[expect(clippy::option_option, reason = "clap's form of an option whose value may be left out")]
+    pub(crate) wait: Option<Option<f64>>,
     /// Command that starts each worker, such as 'apptainer exec --nv IMG {worker}'
     ///
     /// It is split into words as a shell would, but no shell runs it, so nothing is expanded. {worker} is a word of its own:
@@ -170,9 +175,24 @@ impl TrialArgs {
         (self.trial_timeout * 1e3) as u64
     }
 
+    /// Time to wait for other runs.
+    pub(crate) fn wait(&self) -> Duration {
+        longest_wait(self.wait)
+    }
+
     /// Words of the command that starts workers; empty starts them directly.
     pub(crate) fn worker_command(&self) -> Vec<String> {
         self.worker_cmd.as_ref().map(|command| command.words().to_vec()).unwrap_or_default()
+    }
+}
+
+/// What `--wait [TIME]` says as the longest wait.
+#[expect(clippy::option_option, reason = "clap's form of an option whose value may be left out")]
+fn longest_wait(given: Option<Option<f64>>) -> Duration {
+    match given {
+        None => Duration::ZERO,
+        Some(None) => Duration::MAX,
+        Some(Some(seconds)) => Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
     }
 }
 
@@ -210,19 +230,19 @@ pub(crate) struct TuneArgs {
     /// them for several; they ship if they pass in every shape.
     #[arg(long, value_name = "NODESxRANKS_PER_NODE,...", value_parser = parse_named::<Shapes>, conflicts_with = "ranks_per_node")]
     pub(crate) shapes: Option<Shapes>,
-    /// Recorded grid for --engine replay: CSV as `gdrtune bench --choices all --csv` writes it
-    #[arg(long, value_name = "FILE")]
-    pub(crate) grid: Option<PathBuf>,
+    /// What is measured in the place of hosts.
+    #[command(flatten)]
+    pub(crate) offline: OfflineArgs,
     /// What counts as better.
     #[command(flatten)]
     pub(crate) goal: GoalArgs,
     /// What is searched.
     #[command(flatten)]
     pub(crate) space: SpaceArgs,
-    /// Time for the whole run, such as 90s, 5m or 1h (default: the space's, 5m for the standard one; of a replay, whose time is the recorded one: none); a verification that has begun is finished, even if that takes longer
+    /// Time for the whole run, such as 90s, 5m or 1h (default: the space's, 5m for the standard one; of a replay or a simulation, whose time is the recorded or the simulated one: none); a verification that has begun is finished, even if that takes longer
     #[arg(long, value_name = "TIME", value_parser = parse_duration_s)]
     pub(crate) budget: Option<f64>,
-    /// Measurements of the search at most, the default arm's included; the verification's are not counted (default: no limit; of a replay without --budget: 5 for each recorded cell)
+    /// Measurements of the search at most, the default arm's included; the verification's are not counted (default: no limit; without --budget, of a replay: 5 for each recorded cell, of a simulation: 4000, which take about a second)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) trials: Option<u64>,
     /// How environments are searched: model (learns what each setting does), coordinate-descent, annealing, random, exhaustive,
@@ -388,6 +408,18 @@ pub(crate) struct CheckJobArgs {
     /// With --check: let every rank pose as a node of its own, so that several can share one GPU
     #[arg(long, requires = "check", conflicts_with_all = ["profile", "uninstall"])]
     pub(crate) emulate_nodes: bool,
+    /// With --check: wait for another gdrtune on the hosts to end, TIME at most (default: without end), instead of refusing
+    #[arg(long, value_name = "TIME", num_args = 0..=1, value_parser = parse_duration_s,
+          requires = "check", conflicts_with_all = ["profile", "uninstall"])]
+    #[expect(clippy::option_option, reason = "clap's form of an option whose value may be left out")]
+    wait: Option<Option<f64>>,
+}
+
+impl CheckJobArgs {
+    /// Time to wait for other runs.
+    pub(crate) fn wait(&self) -> Duration {
+        longest_wait(self.wait)
+    }
 }
 
 /// `gdrtune runs`.
@@ -462,10 +494,20 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_may_have_an_end() {
+        for (words, seconds) in
+            [(&[][..], Some(0)), (&["--wait", "2m"], Some(120)), (&["--wait=3s"], Some(3)), (&["--wait"], None)]
+        {
+            let argv = ["gdrtune", "bench"].iter().chain(words).map(OsString::from);
+            let Command::Bench(args) = Cli::read(argv).unwrap().command else { panic!("bench") };
+            assert_eq!(args.measure.trial.wait(), seconds.map_or(Duration::MAX, Duration::from_secs), "{words:?}");
+        }
+    }
+
+    #[test]
     fn wrong_use_is_explained() {
         let cases: &[(&[&str], &str)] = &[
             (&["tune", "--collectives", "all_reduce"], "unknown collective `all_reduce`: use one of allreduce,"),
-            (&["tune", "--engine", "sim"], "this build does not measure with `sim`: use native, nccl or replay"),
             (&["tune", "--engine", "mpi"], "unknown engine `mpi`: use one of nccl, native, replay, sim"),
             (&["tune", "--budget", "5d"], "unknown unit `d`: use s, m or h"),
             (&["tune", "-w", "a", "--hostfile", "b"], "cannot be used with"),
@@ -498,6 +540,8 @@ mod tests {
             (&["install", "p.toml", "--to", "/d", "--nccl", "/x"], "cannot be used with"),
             (&["install", "--uninstall", "--to", "/d", "--emulate-nodes"], "cannot be used with"),
             (&["install", "--to", "/d", "--nccl", "/x"], "--check"),
+            (&["install", "p.toml", "--to", "/d", "--wait"], "cannot be used with"),
+            (&["bench", "--wait", "soon"], "invalid value 'soon' for '--wait [<TIME>]'"),
         ];
         for (args, expected) in cases {
             let argv = std::iter::once("gdrtune").chain(args.iter().copied());

@@ -9,17 +9,11 @@ use gdrtune_tuner::sim::{Cluster, SimConfig, Simulated};
 
 const SEEDS: u64 = 2;
 /// Where nothing may ship, luck has more chances: were a rule asked for no gain and P(faster) of 0.5, something would ship
-/// in 6 of 10.
+/// in 6 of 10. At 0.95 it does in one of twenty.
 const SEEDS_OF_NOTHING: u64 = 8;
 
-fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("clusters")
-}
-
 fn cluster(name: &str) -> Cluster {
-    let path = folder().join(format!("{name}.toml"));
-    let text = fs::read_to_string(&path).expect("a cluster file");
-    Cluster::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    Cluster::preset(name).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A test for each cluster, so that they run side by side and fail by name.
@@ -31,9 +25,15 @@ macro_rules! library {
         fn $test() {
             let cluster = cluster($name);
             let nothing = cluster.truth.nothing;
+            let mut lucky = 0;
             for seed in 0..if nothing { SEEDS_OF_NOTHING } else { SEEDS } {
                 let report = course::tune(&cluster, seed);
                 assert_eq!(report.losing, Vec::<String>::new(), "seed {seed}: {}", report.shipped);
+                if nothing && report.ships {
+                    lucky += 1;
+                    assert!(lucky <= 1, "seed {seed}: {}", report.shipped);
+                    continue;
+                }
                 assert_eq!(report.missed, Vec::<String>::new(), "seed {seed}: {:?}", report.left_out);
                 assert_eq!(report.ships, !nothing, "seed {seed}: {}", report.shipped);
                 assert!(report.environments > 0 && report.trials <= course::TRIALS, "seed {seed}: {report:?}");
@@ -73,13 +73,16 @@ fn best(bench: &Simulated, environment: &Environment, point: Point) -> f64 {
 
 #[test]
 fn what_the_files_state_is_there_and_every_file_is_tuned() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("clusters");
     let mut names: Vec<String> =
-        fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     assert_eq!(names, LIBRARY.iter().map(|name| format!("{name}.toml")).collect::<Vec<_>>());
+    assert_eq!(LIBRARY, Cluster::PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>());
     for name in LIBRARY {
         let bench = Simulated::new(cluster(name), SimConfig { seed: 0, read_deployment: None });
         let (truth, space) = (&bench.cluster().truth, bench.space());
+        assert!(!truth.points().is_empty(), "{name}");
         for gain in &truth.gains {
             let point = Point { collective: gain.collective, bytes: gain.bytes.0 };
             let found = best(&bench, &truth.environment, point);

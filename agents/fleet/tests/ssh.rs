@@ -15,6 +15,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::mpsc::{Receiver, channel},
+    time::{Duration, SystemTime},
 };
 
 use gdrtune_fleet::{
@@ -111,6 +112,25 @@ async fn only_hosts_behind_a_jump_host_wait_for_each_other() {
     }
     drop(turn);
     assert!(launcher.turn(&behind).await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn old_builds_go_when_a_host_is_connected() {
+    let Some(sshd) = Sshd::start("old_builds_go_when_a_host_is_connected") else { return };
+    let age = SystemTime::now() - Duration::from_hours(48);
+    for digit in ["1", "2", "3"] {
+        let folder = sshd.path("cache/gdrtune/agent").join(digit.repeat(64));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("gdrtune"), "").unwrap();
+        fs::File::open(&folder).unwrap().set_modified(age).unwrap();
+    }
+    let script = agent_script(BUILD, "");
+    for _ in 0..2 {
+        let (fleet, _events) = connect_far(&sshd, &script).await;
+        assert_ready(&fleet, &sshd);
+        fleet.shutdown().await;
+        assert_eq!(files(&sshd.path("cache")).len(), 3, "ours and two others");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,6 +1,8 @@
 //! The agent as a real process, with workers that misbehave: whatever happens, each rank's end is told once, and nothing is
 //! left.
 
+#[path = "agent/lock.rs"]
+mod lock;
 #[path = "agent/nccl.rs"]
 mod nccl;
 mod support;

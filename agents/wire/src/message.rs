@@ -92,6 +92,46 @@ pub enum ToAgent {
         /// Absolute path of the folder.
         folder: String,
     },
+    /// Takes the node's lock for a run; answered by [`FromAgent::Lock`].
+    Lock(LockRequest),
+    /// Gives the lock back. The agent's end does so, too.
+    Unlock,
+}
+
+/// Who wants a node for itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockRequest {
+    /// The run's id, for people.
+    pub run: String,
+    /// Names the process that asks: its agents share the lock. A run that is resumed is another process, so agents of the
+    /// earlier one that still live keep it out.
+    pub client: u64,
+    /// Takes the lock beside others. Later ones see it all the same.
+    pub shared: bool,
+}
+
+/// What came of [`ToAgent::Lock`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LockOutcome {
+    /// The node is this client's.
+    Held,
+    /// Others hold it: an agent of each.
+    InUse(Vec<LockHolder>),
+    /// The lock could not be looked at, for this reason.
+    Failed(String),
+}
+
+/// An agent of another gdrtune that holds a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockHolder {
+    /// Its process id on the node.
+    pub pid: u32,
+    /// Name of its user, or `uid N`.
+    pub user: String,
+    /// Its run; empty where it cannot be read.
+    pub run: String,
+    /// Since when, in seconds since 1970 by the node's clock.
+    pub since_s: u64,
 }
 
 /// What goes into a folder. The agent adds its own tuner plugin, and the manifest with the hash of every file.
@@ -229,6 +269,8 @@ pub enum FromAgent {
     Log(String),
     /// Answers a request about an installation.
     Installation(InstallOutcome),
+    /// Answers [`ToAgent::Lock`].
+    Lock(LockOutcome),
 }
 
 /// Why a worker ended.

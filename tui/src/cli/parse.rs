@@ -1,7 +1,7 @@
 //! Values of options, from their text. The errors are shown behind the option's name.
 
 use gdrtune_fleet::{launcher::LauncherCommand, site::folder_problem};
-use gdrtune_profiles::vocab::{Choice, Engine};
+use gdrtune_profiles::vocab::Choice;
 use gdrtune_wire::WorkerCommand;
 
 /// A value of a closed vocabulary.
@@ -25,14 +25,6 @@ pub(super) fn parse_launcher_command(text: &str) -> Result<LauncherCommand, Stri
 /// A folder on the hosts.
 pub(super) fn parse_remote_folder(text: &str) -> Result<String, String> {
     folder_problem(text).map_or_else(|| Ok(text.to_owned()), |problem| Err(problem.to_owned()))
-}
-
-/// The engines that can measure today.
-pub(super) fn parse_engine(text: &str) -> Result<Engine, String> {
-    match parse_named(text)? {
-        engine @ (Engine::Native | Engine::Nccl | Engine::Replay) => Ok(engine),
-        other => Err(format!("this build does not measure with `{other}`: use native, nccl or replay")),
-    }
 }
 
 /// Seconds of `90`, `90s`, `5m` or `1h`.

@@ -10,22 +10,28 @@ use gdrtune_fleet::FleetConfig;
 use gdrtune_profiles::install::{self, ENV_FILE, Manifest, Package, SHELL_FILE};
 use gdrtune_session::{
     cluster::link::FleetLink,
-    connect,
+    connect::{self, ConnectError},
     install::{
         HostOutcome,
         check::{self, CheckPlan, RankVerdict},
         on_hosts,
     },
+    lock::{self, Company, LockPlan},
     open,
+    run::new_run_id,
 };
 use gdrtune_wire::{InstallOutcome, Installation, ToAgent};
 
+use super::printable;
 use crate::{
     BUILD_ID,
     cli::InstallArgs,
     exit::{Exit, Failure},
     hosts::{self, Place, Surroundings},
 };
+
+/// What to do about hosts that others use: a check has nothing to measure beside them.
+const WAIT_HINT: &str = "wait for it with --wait";
 
 /// Ranks per host in a check where the user names no number: one shows all that a host's installation can get wrong.
 const CHECK_RANKS: u32 = 1;
@@ -271,9 +277,15 @@ fn run_check(
         manifest: manifest.clone(),
         key: open::new_key(),
     };
-    let verdicts = check::check(&mut FleetLink::new(&connected.fleet, &connected.events), &plan);
+    let mut link = FleetLink::new(&connected.fleet, &connected.events);
+    let claim = LockPlan { run: &new_run_id(), hosts: &place.hosts, shared: false, wait: args.job.wait() };
+    let verdicts = lock::lock(&mut link, &claim, Company { interrupted: &|| false, tell: &super::say })
+        .map(|_waited| check::check(&mut link, &plan));
     runtime.block_on(connected.fleet.shutdown());
-    Ok(verdicts)
+    verdicts.map_err(|error| match error {
+        ConnectError::Held { .. } => Failure::new(Exit::Preflight, error).with_hint(WAIT_HINT),
+        other => super::unusable(other),
+    })
 }
 
 /// A number of hosts in words.
@@ -304,9 +316,4 @@ fn lines(verdict: &RankVerdict, host: &str, manifest: &Manifest) -> String {
             text
         }
     }
-}
-
-/// Names and logs may hold what a terminal takes for commands.
-fn printable(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() { c.escape_debug().collect() } else { vec![c] }).collect()
 }

@@ -14,6 +14,7 @@ use std::{
     fs,
     io::{self, Write as _},
     path::Path,
+    time::Duration,
 };
 
 use gdrtune_profiles::{
@@ -23,8 +24,9 @@ use gdrtune_profiles::{
 };
 use gdrtune_session::{
     cluster::{CallMode, ClusterBench, pace::PaceConfig},
-    connect::{ConnectError, IN_USE_HINT},
+    connect::ConnectError,
     open::{self, ClusterRequest, Measuring, Watcher},
+    run::new_run_id,
 };
 
 use crate::{
@@ -122,6 +124,7 @@ fn cluster(hosts: &HostArgs, measure: &MeasureArgs, nccl: &NcclArgs) -> Result<C
         nccl_library: nccl_library.or(of_site),
         emulate_nodes: nccl.emulate_nodes,
         shared: measure.trial.shared,
+        wait: measure.trial.wait(),
         worker_command: measure.trial.worker_command(),
         data_type: measure.sizes.data_type,
         calls: CallMode { graph: nccl.calls.graph, register_buffers: nccl.calls.register_buffers },
@@ -145,6 +148,7 @@ fn cluster_at(place: Place) -> Result<ClusterRequest, Failure> {
         nccl_library: None,
         emulate_nodes: false,
         shared: false,
+        wait: Duration::ZERO,
         worker_command: Vec::new(),
         data_type: DataType::F32,
         calls: CallMode::default(),
@@ -164,9 +168,12 @@ fn announce(place: &Place) -> io::Result<()> {
 
 /// Hosts that cannot be used, with what can be done about it.
 fn unusable(error: ConnectError) -> Failure {
-    let is_in_use = matches!(error, ConnectError::InUse { .. });
+    let hint = error.hint();
     let failure = Failure::new(Exit::Preflight, error);
-    if is_in_use { failure.with_hint(IN_USE_HINT) } else { failure }
+    match hint {
+        Some(hint) => failure.with_hint(hint),
+        None => failure,
+    }
 }
 
 /// Lets `work` measure on the cluster, with nobody watching.
@@ -181,8 +188,20 @@ fn with_bench<T>(
 ) -> Result<T, Failure> {
     let runtime = runtime()?;
     let measuring = Measuring { max_bytes: points.iter().map(|p| p.bytes).max().unwrap_or(0), pace };
-    let watcher = Watcher { recorder: None, interrupted: &|| false, notes: Box::new(|_| {}) };
-    open::with_cluster(runtime.handle(), cluster, measuring, watcher, |bench, _| work(bench)).map_err(unusable)
+    let watcher = Watcher { recorder: None, interrupted: &|| false, tell: &say, notes: Box::new(|_| {}) };
+    // Nothing is stored under this id: it is what others are told who find the hosts in use.
+    let run = new_run_id();
+    open::with_cluster(runtime.handle(), cluster, &run, measuring, watcher, |bench, _| work(bench)).map_err(unusable)
+}
+
+/// Says something on standard error, where anybody listens.
+fn say(text: &str) {
+    writeln!(io::stderr(), "gdrtune: {}", printable(text)).ok();
+}
+
+/// Names and logs may hold what a terminal takes for commands.
+fn printable(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() { c.escape_debug().collect() } else { vec![c] }).collect()
 }
 
 /// A tokio runtime for fleet, signals and the terminal UI. Two threads are plenty: measuring happens elsewhere.

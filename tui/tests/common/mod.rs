@@ -24,6 +24,8 @@ pub(crate) fn gdrtune(home: &Path) -> Command {
         .env("HOME", home)
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("GDRTUNE_STATE_DIR", home.join("state"))
+        // Other tests use this machine, too.
+        .env("GDRTUNE_LOCK_DIR", home.join("lock"))
         .current_dir(home);
     command
 }

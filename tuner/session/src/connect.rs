@@ -22,9 +22,6 @@ const POLL: Duration = Duration::from_millis(50);
 /// Users of devices that a message names; the others are counted.
 const SHOWN_USERS: usize = 5;
 
-/// What to do about [`ConnectError::InUse`].
-pub const IN_USE_HINT: &str = "wait for it, or measure beside it with --shared";
-
 /// Agents that could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
@@ -63,9 +60,39 @@ pub enum ConnectError {
         /// How many there are beside them.
         more: usize,
     },
+    /// Other runs hold hosts of this one.
+    #[error("{}{}", holders.join("; "), and_more(*more))]
+    Held {
+        /// Host, process, user, run and time of the first ones.
+        holders: Vec<String>,
+        /// How many there are beside them.
+        more: usize,
+    },
+    /// Whether other runs hold a host cannot be known.
+    #[error("{host}: whether another gdrtune uses it cannot be seen: {why}")]
+    NoLock {
+        /// The host.
+        host: String,
+        /// What failed there.
+        why: String,
+    },
     /// The user ended the run.
     #[error("interrupted while agents were starting")]
     Interrupted,
+}
+
+impl ConnectError {
+    /// What to do about it, where the message does not say.
+    pub const fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::InUse { .. } => Some("wait for it, or measure beside it with --shared"),
+            Self::Held { .. } => Some("wait for it with --wait, or measure beside it with --shared"),
+            Self::NoLock { .. } => Some(
+                "set GDRTUNE_LOCK_DIR there to a local folder for all users (chmod 1777), or go without by --shared",
+            ),
+            Self::Hosts { .. } | Self::Fleet(_) | Self::Memory { .. } | Self::Interrupted => None,
+        }
+    }
 }
 
 /// A fleet whose agents all answer.

@@ -10,6 +10,7 @@ pub mod event;
 pub mod grid;
 pub mod index;
 pub mod install;
+pub mod lock;
 pub mod offline;
 pub mod open;
 pub mod output;

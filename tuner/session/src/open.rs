@@ -2,7 +2,7 @@
 //!
 //! Whoever measures on a cluster comes through here, so that nothing is left running whatever becomes of the work.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use gdrtune_fleet::{FleetConfig, LauncherKind, hosts::Host};
 use gdrtune_profiles::vocab::{DataType, Engine};
@@ -10,8 +10,14 @@ use gdrtune_wire::{Inventory, SessionKey};
 use tokio::runtime::Handle;
 
 use crate::{
-    cluster::{CallMode, ClusterBench, ClusterConfig, ClusterNote, link::FleetLink, pace::PaceConfig, shape},
+    cluster::{
+        CallMode, ClusterBench, ClusterConfig, ClusterNote,
+        link::{FleetLink, Link},
+        pace::PaceConfig,
+        shape,
+    },
     connect::{self, ConnectError, Connected},
+    lock::{self, Company, LockPlan},
     recorder::Recorder,
 };
 
@@ -43,8 +49,10 @@ pub struct ClusterRequest {
     pub nccl_library: Option<String>,
     /// Whether every rank poses as a node of its own.
     pub emulate_nodes: bool,
-    /// Whether GPUs and HCAs may be in use by others.
+    /// Whether GPUs, HCAs and hosts may be in use by others.
     pub shared: bool,
+    /// Time to wait for other runs on the hosts to end; zero refuses.
+    pub wait: Duration,
     /// Words of the command that starts workers; empty starts them directly.
     pub worker_command: Vec<String>,
     /// Element type.
@@ -75,17 +83,21 @@ pub struct Watcher<'a> {
     pub recorder: Option<&'a Recorder>,
     /// Whether the user wants no more, asked while nodes are being connected.
     pub interrupted: &'a dyn Fn() -> bool,
+    /// Hears what the user should know before measuring begins, such as whom it waits for.
+    pub tell: &'a dyn Fn(&str),
     /// Hears what happens to the workers.
     pub notes: Box<dyn FnMut(ClusterNote) + 'a>,
 }
 
-/// Connects, lets `work` measure, and ends every worker and agent. Blocks; not for a tokio thread.
+/// Connects, takes the hosts for `run` alone, lets `work` measure, and ends every worker and agent. Blocks; not for a tokio
+/// thread.
 ///
 /// # Errors
 /// [`ConnectError`] where a host cannot be used; `work` did not run then.
 pub fn with_cluster<T>(
     runtime: &Handle,
     request: &ClusterRequest,
+    run: &str,
     measuring: Measuring,
     watcher: Watcher<'_>,
     work: impl FnOnce(&mut ClusterBench<'_>, &[Inventory]) -> T,
@@ -96,20 +108,38 @@ pub fn with_cluster<T>(
         remote_folder: request.remote_folder.clone(),
         ..FleetConfig::new(request.build_id.clone(), request.executable.clone(), request.launcher.clone())
     };
-    let Watcher { recorder, interrupted, notes } = watcher;
+    let Watcher { recorder, interrupted, tell, notes } = watcher;
     let Connected { fleet, events, inventories } =
         connect::connect(runtime, fleet, &request.hosts, recorder, interrupted)?;
-    if let Err(error) = preflight(request, &inventories, measuring.max_bytes) {
-        runtime.block_on(fleet.shutdown());
-        return Err(error);
-    }
-    let link = Box::new(FleetLink::new(&fleet, &events));
-    let mut bench = ClusterBench::new(link, cluster_config(request, measuring), notes);
+    let mut link = FleetLink::new(&fleet, &events);
+    let plan = LockPlan { run, hosts: &request.hosts, shared: request.shared, wait: request.wait };
+    let checked = claim(&mut link, &plan, Company { interrupted, tell }, inventories).and_then(|inventories| {
+        preflight(request, &inventories, measuring.max_bytes)?;
+        Ok(inventories)
+    });
+    let inventories = match checked {
+        Ok(inventories) => inventories,
+        Err(error) => {
+            runtime.block_on(fleet.shutdown());
+            return Err(error);
+        }
+    };
+    let mut bench = ClusterBench::new(Box::new(link), cluster_config(request, measuring), notes);
     let result = work(&mut bench, &inventories);
     bench.close();
     drop(bench);
     runtime.block_on(fleet.shutdown());
     Ok(result)
+}
+
+/// Takes the hosts. Who had to end first has changed what the hosts have: it is read again then.
+fn claim(
+    link: &mut dyn Link,
+    plan: &LockPlan<'_>,
+    company: Company<'_>,
+    inventories: Vec<Inventory>,
+) -> Result<Vec<Inventory>, ConnectError> {
+    if lock::lock(link, plan, company)? { lock::inventories(link, plan.hosts, company) } else { Ok(inventories) }
 }
 
 /// Whether the hosts can be used as they are.

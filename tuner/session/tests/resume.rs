@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gdrtune_profiles::vocab::Point;
+use gdrtune_profiles::{setting::SpaceSettings, space::SpaceFile, vocab::Point};
 use gdrtune_session::{
     control::Controls,
     event::{Command, Event, Invocation, Record, RunEnd},
@@ -14,7 +14,7 @@ use gdrtune_session::{
     output::{Existing, OutputDir},
     recorder::{Listener, Recorder},
     resume::{Earlier, ResumeError},
-    run::{self, OUTPUT_FILES, RunConfig, RunError, SpaceSettings, SpaceSize, Target},
+    run::{self, Goal, OUTPUT_FILES, RunConfig, RunError, Target},
     store::{self, RunWriter},
 };
 use gdrtune_tuner::search::Strategy;
@@ -51,7 +51,8 @@ impl Place {
             target: Target::Offline(OfflineRequest::Replay(grid)),
             shapes: Vec::new(),
             points,
-            space: SpaceSize::Standard,
+            goal: Goal::default(),
+            space: SpaceFile::preset(SpaceFile::STANDARD).unwrap(),
             settings: SpaceSettings::default(),
             // Seconds of the simulated clock. There are more trials than it takes, so that the clock decides.
             budget_s: Some(60.0),

@@ -7,12 +7,14 @@
 //! P(faster) = 1, although chance alone does that once in twenty. So P is clamped to what complete separation of that
 //! many processes can show at all: 1 - 1 / C(n + m, n) for independent processes (2+2: 0.83, 3+3: 0.95, 4+4: 0.986),
 //! 1 - 2^-n for rounds (4: 0.94, 5: 0.97). With the usual threshold of 0.95, fewer than 3 + 3 processes never pass.
+//! Nor is P surer than the signed-rank test over the rounds allows, which is exact for any number of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use gdrtune_profiles::profile::Speedup;
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
+use super::signed_rank;
 use crate::objective::{Objective, Part};
 
 /// Resamples per comparison: enough that P(faster) is stable to half a percent.
@@ -83,15 +85,33 @@ pub fn compare(points: &[Arms<'_>], objective: Objective, design: Design, seed: 
         ratios.extend(ratio(&default_draw, &candidate_draw));
     }
     ratios.sort_unstable_by(f64::total_cmp);
+    let rounds: Vec<f64> = match design {
+        Design::Independent => Vec::new(),
+        Design::Rounds => {
+            let pairs = defaults.iter().zip(&candidates);
+            pairs.filter_map(|(default, candidate)| ratio(&[*default], &[*candidate]).map(f64::ln)).collect()
+        }
+    };
     let doubt = least_doubt(design, defaults.len(), candidates.len());
     let faster = ratios.iter().map(|r| if *r > 1.0 { 1.0 } else { f64::from(u8::from(*r >= 1.0)) / 2.0 }).sum::<f64>();
     Some(Speedup {
         median: observed,
         low: crate::stats::quantile_of_sorted(&ratios, 0.05)?,
         high: crate::stats::quantile_of_sorted(&ratios, 0.95)?,
-        p_faster: (faster / ratios.len() as f64).clamp(doubt, 1.0 - doubt),
+        p_faster: no_surer_than((faster / ratios.len() as f64).clamp(doubt, 1.0 - doubt), &rounds),
         repeats: defaults.len().min(candidates.len()) as u32,
     })
+}
+
+/// P(faster), drawn towards one half as far as the rounds' log ratios ask for; none ask for nothing.
+fn no_surer_than(p_faster: f64, rounds: &[f64]) -> f64 {
+    if rounds.is_empty() {
+        return p_faster;
+    }
+    let slower: Vec<f64> = rounds.iter().map(|log| -log).collect();
+    let most = (1.0 - signed_rank(rounds)).max(0.5);
+    let least = signed_rank(&slower).min(0.5);
+    p_faster.max(least).min(most)
 }
 
 fn has_samples(arm: &ArmSamples) -> bool {

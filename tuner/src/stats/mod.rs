@@ -4,8 +4,10 @@
 //! values are the caller's fault and sort last. Must not know about points, choices or benches.
 
 mod bootstrap;
+mod signed_rank;
 
 pub use bootstrap::{ArmSamples, Arms, Design, compare};
+pub use signed_rank::signed_rank;
 
 /// Standard error of a median over that of a mean, for many normal samples: the root of pi / 2.
 pub const MEDIAN_ERROR: f64 = 1.253;

@@ -16,7 +16,8 @@ use tokio::{
 };
 
 use super::{
-    AgentOutput, AgentProcess, AgentSpec, AgentStdin, Ended, Freshness, Launched, Stage, payload::Payload, quote,
+    AgentOutput, AgentProcess, AgentSpec, AgentStdin, Ended, Freshness, Launched, Stage, payload::Payload,
+    prune::PRUNE, quote,
 };
 use crate::{
     error::{LaunchError, LaunchErrorKind},
@@ -24,13 +25,14 @@ use crate::{
 };
 
 /// Arguments: marker, hash, size, cache folder or nothing, temporary name, then variables. Prints system, cache folder, and
-/// the size of the stored executable (nothing if absent). Reads `run`, or `upload` and then the executable, which is stored
-/// under its hash if that is its hash. Runs it.
-const SCRIPT: &str = r#"m="$1"; h="$2"; n="$3"; c="$4"; t="$5"; shift 5; \
+/// the size of the stored executable (nothing if absent). Old builds go on the way ([`PRUNE`]).
+const PROBE: &str = r#"m="$1"; h="$2"; n="$3"; c="$4"; t="$5"; shift 5; \
 if test -z "$c"; then c=${XDG_CACHE_HOME:-}; case "$c" in /*) ;; *) c=${HOME:+$HOME/.cache};; esac; fi; \
 d="$c/gdrtune/agent/$h"; f="$d/gdrtune"; printf "\n%s begin\n" "$m"; printf "system=%s\n" "$(uname -sm)"; printf "cache=%s\n" "$c"; \
-if test -f "$f" && test -x "$f"; then printf "size=%s\n" "$(wc -c < "$f")"; else printf "size=\n"; fi; printf "%s end\n" "$m"; \
-read -r a || exit 1; case "$a" in run) ;; upload) ( LC_ALL=C; export LC_ALL; umask 077; x="$d/$t.$$"; trap "exit 1" HUP INT TERM; \
+if test -f "$f" && test -x "$f"; then printf "size=%s\n" "$(wc -c < "$f")"; else printf "size=\n"; fi; printf "%s end\n" "$m""#;
+
+/// Reads `run`, or `upload` and then the executable, which is stored under its hash if that is its hash. Becomes the agent.
+const BECOME: &str = r#"read -r a || exit 1; case "$a" in run) ;; upload) ( LC_ALL=C; export LC_ALL; umask 077; x="$d/$t.$$"; trap "exit 1" HUP INT TERM; \
 mkdir -p "$d" && chmod 700 "$c/gdrtune" "$c/gdrtune/agent" "$d" || exit 1; trap 'rm -f "$x"' 0; head -c "$n" > "$x" || exit 1; \
 s=$(sha256sum < "$x") || exit 1; s=${s%% *}; printf "\n%s begin\n" "$m"; printf "sha256=%s\n" "$s"; test "$s" = "$h" || exit 1; \
 chmod 700 "$x" && mv -f "$x" "$f" && printf "%s end\n" "$m" ) || exit 1;; *) exit 1;; esac; exec env "$@" "$f" agent"#;
@@ -95,7 +97,7 @@ impl<'a> Bootstrap<'a> {
     pub(super) fn words(&self) -> Vec<String> {
         let temporary = format!(".tmp.{:016x}", rand::random::<u64>());
         let size = self.payload.bytes.len().to_string();
-        let script = SCRIPT.replace("\\\n", "");
+        let script = script();
         let folder = self.spec.remote_folder.as_deref().unwrap_or_default();
         let words = ["sh", "-c", &script, "sh", &self.marker, &self.payload.sha256, &size, folder, &temporary];
         let variables = self.spec.env.iter().map(|(name, value)| format!("{name}={value}"));
@@ -175,6 +177,11 @@ impl<'a> Bootstrap<'a> {
     fn error(&self, kind: LaunchErrorKind, detail: impl Into<String>, hint: &str) -> LaunchError {
         LaunchError::new(&self.host.name, kind, detail, hint)
     }
+}
+
+/// The script, in one line.
+fn script() -> String {
+    format!("{PROBE}; {PRUNE}; {BECOME}").replace("\\\n", "")
 }
 
 /// The streams of a shell, with what was read of them: `out` without what was taken as an answer.
@@ -328,7 +335,7 @@ mod tests {
 
     #[test]
     fn the_script_is_one_line_without_what_csh_replaces() {
-        let script = SCRIPT.replace("\\\n", "");
+        let script = script();
         assert!(!script.contains('\n') && !script.contains('!'), "{script}");
     }
 

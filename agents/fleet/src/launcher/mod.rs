@@ -6,6 +6,7 @@ mod child;
 mod exec;
 mod local;
 mod payload;
+mod prune;
 mod quote;
 mod slurm;
 mod ssh;

@@ -10,6 +10,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::{incarnation::Incarnation, leftovers};
+
 /// Longest file name in bytes (`NAME_MAX` of Linux, limits.h).
 const NAME_BYTES: usize = 255;
 
@@ -28,6 +30,8 @@ pub(super) enum BundleError {
     Twice(String),
     #[error("write {path}: {source}")]
     Write { path: PathBuf, source: io::Error },
+    #[error("read /proc/self: {0}")]
+    Own(io::Error),
     #[error("copy {from} to {to}: {source}")]
     Copy { from: PathBuf, to: PathBuf, source: io::Error },
 }
@@ -122,7 +126,7 @@ impl Bundles {
 impl Drop for Bundles {
     fn drop(&mut self) {
         if let Some(home) = &self.home {
-            // The agent is ending; what cannot be removed now is left to whoever cleans the temporary folder.
+            // The agent is ending; what cannot be removed now is left to the next one.
             fs::remove_dir_all(home).ok();
         }
     }
@@ -135,9 +139,10 @@ fn is_plain(name: &str) -> bool {
 }
 
 fn make_home(parent: &Path) -> Result<PathBuf, BundleError> {
+    let own = Incarnation::own().map_err(BundleError::Own)?;
     let mut failure = None;
     for attempt in 0..ATTEMPTS {
-        let path = parent.join(format!("gdrtune-agent-{}-{attempt}", std::process::id()));
+        let path = parent.join(leftovers::folder_name(&own, attempt));
         match private_folder(&path) {
             Ok(()) => return Ok(path),
             Err(source) => {
@@ -232,7 +237,7 @@ mod tests {
     #[test]
     fn a_squatter_is_walked_around_and_a_missing_parent_is_named() {
         let parent = tempfile::tempdir().unwrap();
-        let squat = parent.path().join(format!("gdrtune-agent-{}-0", std::process::id()));
+        let squat = parent.path().join(leftovers::folder_name(&Incarnation::own().unwrap(), 0));
         std::os::unix::fs::symlink("/nowhere", squat).unwrap();
         let mut bundles = Bundles::new(parent.path().into());
         bundles.store(1, &[file("a", "")]).unwrap();

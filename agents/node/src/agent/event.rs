@@ -14,7 +14,7 @@ use gdrtune_wire::{
 };
 use serde::de::DeserializeOwned;
 
-use super::lines::Lines;
+use super::{lines::Lines, node_lock::Asked};
 
 /// Bytes per read; the capacity of a Linux pipe.
 const READ_BYTES: usize = 64 << 10;
@@ -40,6 +40,10 @@ pub(super) enum Event {
     Inventory(Box<Inventory>),
     /// A request about an installation was carried out.
     Installation(InstallOutcome),
+    /// The node's lock was asked for.
+    Lock(Asked),
+    /// What killed agents have left was looked for; a line for each find.
+    Swept(Vec<String>),
 }
 
 /// How a stream ended.

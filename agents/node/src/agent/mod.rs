@@ -20,11 +20,14 @@ mod bundles;
 mod environment;
 mod event;
 mod group;
+mod incarnation;
 mod install;
 mod launch;
+mod leftovers;
 mod lines;
 mod log;
 mod nccl_log;
+mod node_lock;
 mod outbox;
 pub(crate) mod process;
 mod progress;
@@ -37,7 +40,7 @@ mod wrapper;
 
 use std::{
     io::{self, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::mpsc::{self, SyncSender},
     thread,
@@ -46,9 +49,12 @@ use std::{
 
 use event::{Event, Heard};
 use gdrtune_wire::codec::PREAMBLE;
+use incarnation::Incarnation;
 use log::{Level, Log};
 use outbox::Outbox;
 use supervisor::Supervisor;
+
+use crate::inventory::LOCK_VARIABLE;
 
 /// Exit code where the client is of another build, or its first frame is no Hello.
 pub const EXIT_MISMATCH: u8 = 90;
@@ -82,8 +88,10 @@ pub struct AgentConfig<'a> {
     pub silence_limit: Duration,
     /// Time between `SIGTERM` and `SIGKILL`.
     pub kill_grace: Duration,
-    /// Where the private folder for stored files is made.
+    /// Where the private folder for stored files is made, and such folders of killed agents are removed.
     pub temporary_folder: PathBuf,
+    /// The folder of the node's lock, the same for all users.
+    pub lock_folder: PathBuf,
     /// The tuner plugin as a shared object, which NCCL in the workers loads. Written out when the first NCCL group starts,
     /// unless the node's `GDRTUNE_TUNER_PLUGIN` names another one.
     pub tuner_plugin: Option<&'a [u8]>,
@@ -98,6 +106,7 @@ impl<'a> AgentConfig<'a> {
             silence_limit: gdrtune_wire::SILENCE_LIMIT,
             kill_grace: Duration::from_secs(2),
             temporary_folder: std::env::temp_dir(),
+            lock_folder: std::env::var_os(LOCK_VARIABLE).map_or_else(|| node_lock::FOLDER.into(), PathBuf::from),
             tuner_plugin: Some(tuner_plugin),
         }
     }
@@ -135,6 +144,8 @@ fn serve(config: &AgentConfig<'_>) -> io::Result<u8> {
     spawn_thread("client-in", move || event::read_client(input, &reader_heard, &reader_events))?;
     let signal_events = sender.clone();
     spawn_thread("signals", move || forward_signals(&blocked, &signal_events))?;
+    let (parent, sweep_events) = (config.temporary_folder.clone(), sender.clone());
+    spawn_thread("leftovers", move || sweep_leftovers(&parent, &sweep_events))?;
 
     let mut supervisor = Supervisor::new(config, client, heard, sender, &log);
     let code = supervisor.run(&events);
@@ -149,6 +160,14 @@ fn forward_signals(blocked: &signals::Blocked, events: &SyncSender<Event>) {
         if events.send(Event::Signal(signal)).is_err() {
             return;
         }
+    }
+}
+
+/// The folder may be slow, or large: nobody waits for it.
+fn sweep_leftovers(parent: &Path, events: &SyncSender<Event>) {
+    if let Ok(own) = Incarnation::own() {
+        // Fails only when the agent has ended.
+        events.send(Event::Swept(leftovers::remove(parent, &own))).ok();
     }
 }
 

@@ -11,8 +11,8 @@ use std::{
 
 use gdrtune_profiles::vocab::Engine;
 use gdrtune_wire::{
-    EndCause, FromAgent, FromWorker, GroupId, Hello, InstallOutcome, Inventory, PROTOCOL, StartGroup, ToAgent,
-    ToWorker,
+    EndCause, FromAgent, FromWorker, GroupId, Hello, InstallOutcome, Inventory, LockOutcome, LockRequest, PROTOCOL,
+    StartGroup, ToAgent, ToWorker,
     codec::{self, CodecError},
 };
 use rustix::process::Pid;
@@ -26,10 +26,14 @@ use super::{
     install, launch,
     log::{Level, Log},
     nccl_log::{self, NcclLogs, Need},
+    node_lock::{self, Asked, NodeLock},
     outbox::{Outbox, OutboxError},
     process,
 };
-use crate::{engine::nccl::PLUGIN_VARIABLE, inventory};
+use crate::{
+    engine::nccl::PLUGIN_VARIABLE,
+    inventory::{self, LOCK_VARIABLE},
+};
 
 /// File name of the tuner plugin: NCCL takes an absolute path whatever its name, and this is what users deploy.
 const PLUGIN_FILE: &str = "libnccl-tuner-gdrtune.so";
@@ -65,6 +69,8 @@ pub(super) struct Supervisor<'a> {
     strangers: HashSet<Pid>,
     sweep_at: Option<Instant>,
     ending: Option<Ending>,
+    /// Given back last, when no worker is left.
+    lock: Option<NodeLock>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -88,7 +94,8 @@ impl<'a> Supervisor<'a> {
             heard,
             sender,
             log,
-            environment: std::env::vars_os().collect(),
+            // The lock is the agent's own affair.
+            environment: std::env::vars_os().filter(|(name, _)| name != LOCK_VARIABLE).collect(),
             bundles: Bundles::new(config.temporary_folder.clone()),
             groups: BTreeMap::new(),
             next_serial: 0,
@@ -97,6 +104,7 @@ impl<'a> Supervisor<'a> {
             strangers: process::children(),
             sweep_at: None,
             ending: None,
+            lock: None,
         }
     }
 
@@ -148,6 +156,12 @@ impl<'a> Supervisor<'a> {
             Event::WorkerStream(serial, end) => self.handle_stream_end(now, serial, &end),
             Event::Inventory(inventory) => self.send(&FromAgent::Inventory(inventory)),
             Event::Installation(outcome) => self.send(&FromAgent::Installation(outcome)),
+            Event::Lock(Asked::Held(lock)) => {
+                self.lock = Some(lock);
+                self.send(&FromAgent::Lock(LockOutcome::Held));
+            }
+            Event::Lock(Asked::Other(outcome)) => self.send(&FromAgent::Lock(outcome)),
+            Event::Swept(finds) => finds.iter().for_each(|find| self.log.write(Level::Info, find)),
         }
     }
 
@@ -180,6 +194,8 @@ impl<'a> Supervisor<'a> {
                 self.work_on_installation(move || install::uninstall(&folder, force));
             }
             ToAgent::InspectInstallation { folder } => self.work_on_installation(move || install::inspect(&folder)),
+            ToAgent::Lock(request) => self.ask_for_lock(request),
+            ToAgent::Unlock => self.lock = None,
         }
     }
 
@@ -282,6 +298,21 @@ impl<'a> Supervisor<'a> {
         });
         if let Err(error) = started {
             self.refuse(format!("read the inventory: {error}"));
+        }
+    }
+
+    fn ask_for_lock(&mut self, request: LockRequest) {
+        if self.lock.is_some() {
+            return self.refuse("lock the node: it is locked already".to_owned());
+        }
+        let (events, folder) = (self.sender.clone(), self.config.lock_folder.clone());
+        // Others may be looking, and the folder may lie on a file server that does not answer.
+        let started = super::spawn_thread("lock", move || {
+            // Fails only when the agent has ended.
+            events.send(Event::Lock(node_lock::ask(&folder, &request))).ok();
+        });
+        if let Err(error) = started {
+            self.send(&FromAgent::Lock(LockOutcome::Failed(format!("start a thread for it: {error}"))));
         }
     }
 

@@ -96,8 +96,20 @@ pub(super) fn find(root: &Path, asker: &Asker) -> Found {
     found
 }
 
+/// Name of a user in the node's own list (`/etc/passwd` under `root`), or `uid N`; directory services are not asked.
+pub(crate) fn user_name(root: &Path, uid: u32) -> String {
+    let list = fs::read(root.join("etc/passwd")).unwrap_or_default();
+    let list = String::from_utf8_lossy(&list);
+    let named = list.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next().filter(|name| !name.is_empty())?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| printable(name))
+    });
+    named.unwrap_or_else(|| format!("uid {uid}"))
+}
+
 /// `text` as it may be shown on a terminal: printable, and short.
-pub(super) fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let shown = |c: char| if c == ' ' || c.is_ascii_graphic() || c.is_alphanumeric() { c } else { '?' };
     text.chars().take(SHOWN_CHARACTERS).map(shown).collect()
 }
@@ -243,22 +255,10 @@ impl Processes<'_> {
         let command = facts.as_ref().map(|facts| facts.name.as_str()).or(shown.map(base_name)).unwrap_or_default();
         Some(DeviceUser {
             pid,
-            user: facts.as_ref().map(|facts| self.user_name(facts.uid)).unwrap_or_default(),
+            user: facts.as_ref().map(|facts| user_name(self.root, facts.uid)).unwrap_or_default(),
             command: printable(command),
             devices: devices.into_iter().collect(),
         })
-    }
-
-    /// A name of the node's own user list; directory services are not asked.
-    fn user_name(&self, uid: u32) -> String {
-        let list = fs::read(self.root.join("etc/passwd")).unwrap_or_default();
-        let list = String::from_utf8_lossy(&list);
-        let named = list.lines().find_map(|line| {
-            let mut fields = line.split(':');
-            let name = fields.next().filter(|name| !name.is_empty())?;
-            (fields.nth(1)?.parse() == Ok(uid)).then(|| printable(name))
-        });
-        named.unwrap_or_else(|| format!("uid {uid}"))
     }
 }
 

@@ -8,6 +8,8 @@ mod addresses;
 mod device_users;
 mod nvidia_smi;
 
+pub(crate) use device_users::{printable, user_name};
+
 use std::{
     fs::File,
     io::{self, Read as _},
@@ -23,6 +25,9 @@ const FILE_BYTES: u64 = 1 << 20;
 
 /// Variables of the site that matter for tuning begin with one of these.
 const ENV_PREFIXES: [&str; 2] = ["NCCL_", "GDRTUNE_"];
+
+/// Names the folder of the node's lock in place of `/tmp/gdrtune-lock`. It changes nothing that is measured.
+pub(crate) const LOCK_VARIABLE: &str = "GDRTUNE_LOCK_DIR";
 
 /// CUDA's order of the GPUs.
 const DEVICE_ORDER: &str = "CUDA_DEVICE_ORDER";
@@ -96,7 +101,7 @@ fn assemble(root: &Path, live: Live) -> Inventory {
 
 fn site_env(variables: Vec<(String, String)>) -> Environment {
     let matters = |name: &str| ENV_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || ENV_NAMES.contains(&name);
-    variables.into_iter().filter(|(name, _)| matters(name)).collect()
+    variables.into_iter().filter(|(name, _)| matters(name) && name != LOCK_VARIABLE).collect()
 }
 
 /// Reads small files under a root and notes what could not be read.

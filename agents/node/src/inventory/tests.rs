@@ -21,6 +21,7 @@ fn live(links: Vec<Link>) -> Live {
     let variables = [
         ("NCCL_ALGO", "Ring"),
         ("GDRTUNE_X", ""),
+        ("GDRTUNE_LOCK_DIR", "/run/lock"),
         ("PATH", "/bin"),
         ("XNCCL_A", "1"),
         ("CUDA_VISIBLE_DEVICES", "1"),

@@ -61,6 +61,7 @@ impl Builder {
             .args(arguments)
             .env("FIXTURE_MARK", &mark)
             .env("TMPDIR", temporary.path())
+            .env("GDRTUNE_LOCK_DIR", temporary.path().join("lock"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log.try_clone().unwrap());
@@ -97,6 +98,15 @@ impl Builder {
         agent.send(&ToAgent::Hello(hello("fixture", PROTOCOL)));
         assert!(matches!(agent.next(), FromAgent::Hello(own) if own.build_id == "fixture" && own.protocol == PROTOCOL));
         agent
+    }
+}
+
+/// Waits until something holds.
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < until, "not in time: {what}");
+        thread::sleep(Duration::from_millis(2));
     }
 }
 

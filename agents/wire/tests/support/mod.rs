@@ -273,6 +273,20 @@ fn install_outcome() -> impl Strategy<Value = InstallOutcome> {
     ]
 }
 
+fn lock_outcome() -> impl Strategy<Value = LockOutcome> {
+    let holder = (any::<u32>(), text(), text(), any::<u64>()).prop_map(|(pid, user, run, since_s)| LockHolder {
+        pid,
+        user,
+        run,
+        since_s,
+    });
+    prop_oneof![
+        Just(LockOutcome::Held),
+        vec(holder, 0..3).prop_map(LockOutcome::InUse),
+        text().prop_map(LockOutcome::Failed),
+    ]
+}
+
 pub(crate) fn to_agent() -> impl Strategy<Value = ToAgent> {
     prop_oneof![
         hello().prop_map(ToAgent::Hello),
@@ -290,6 +304,12 @@ pub(crate) fn to_agent() -> impl Strategy<Value = ToAgent> {
         ),
         (text(), any::<bool>()).prop_map(|(folder, force)| ToAgent::Uninstall { folder, force }),
         text().prop_map(|folder| ToAgent::InspectInstallation { folder }),
+        (text(), any::<u64>(), any::<bool>()).prop_map(|(run, client, shared)| ToAgent::Lock(LockRequest {
+            run,
+            client,
+            shared
+        })),
+        Just(ToAgent::Unlock),
     ]
 }
 
@@ -312,5 +332,6 @@ pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
         }),
         text().prop_map(FromAgent::Log),
         install_outcome().prop_map(FromAgent::Installation),
+        lock_outcome().prop_map(FromAgent::Lock),
     ]
 }

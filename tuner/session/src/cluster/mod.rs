@@ -204,6 +204,7 @@ impl<'a> ClusterBench<'a> {
             | FromAgent::Hello(_)
             | FromAgent::Pong(_)
             | FromAgent::Inventory(_)
+            | FromAgent::Lock(_)
             | FromAgent::Installation(_) => {}
         }
     }

@@ -14,7 +14,7 @@ pub(super) fn now() -> String {
 }
 
 /// Seconds since 1970 as `YYYY-MM-DDTHH:MM:SSZ`.
-fn utc(seconds: u64) -> String {
+pub(crate) fn utc(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     // Civil date from days since 1970-01-01 (Howard Hinnant, "chrono-compatible low-level date algorithms").
     let shifted = days + 719_468;

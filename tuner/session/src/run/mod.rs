@@ -24,6 +24,7 @@ use gdrtune_tuner::{
 };
 use tokio::runtime::Handle;
 
+pub(crate) use self::id::utc;
 use self::{
     course::{Course, Run},
     venue::{ClusterVenue, OfflineVenue, Venue},
@@ -290,10 +291,11 @@ fn connect_and_run(
     let watcher = Watcher {
         recorder: Some(recorder),
         interrupted: &|| controls.is_aborted() || recorder.has_failed(),
+        tell: &|text| recorder.log(Level::Warn, "", text.to_owned()),
         notes: Box::new(|note| record_note(&notes.borrow(), &hosts, note)),
     };
     let measuring = Measuring { max_bytes, pace };
-    let result = open::with_cluster(runtime, cluster, measuring, watcher, |bench, inventories| {
+    let result = open::with_cluster(runtime, cluster, &config.run_id, measuring, watcher, |bench, inventories| {
         let earlier = earlier.unwrap_or_default();
         bench.number_processes_from(earlier.next_process);
         run_at(config, earlier, recorder, controls, &mut ClusterVenue::new(cluster, bench, inventories))

@@ -176,6 +176,8 @@ impl Shapes {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use gdrtune_fleet::LauncherKind;
     use gdrtune_profiles::vocab::{DataType, Engine};
     use proptest::prelude::*;
@@ -198,6 +200,7 @@ mod tests {
             nccl_library: None,
             emulate_nodes,
             shared: false,
+            wait: Duration::ZERO,
             worker_command: Vec::new(),
             data_type: DataType::F32,
             calls: CallMode::default(),

@@ -15,6 +15,7 @@ use crate::error::FleetError;
 
 const PREFIX: &str = "gdrtune-ssh-";
 const LOCK: &str = "lock";
+const NEW_LOCK: &str = "new-lock";
 /// Longest parent folder that leaves room for our name, a socket's and ssh's suffix within 108 bytes.
 const MAX_PARENT: usize = 48;
 
@@ -40,8 +41,11 @@ impl ControlDirectory {
     fn create_in(parent: &Path) -> io::Result<Self> {
         let path = parent.join(format!("{PREFIX}{:08x}", rand::random::<u32>()));
         DirBuilder::new().mode(0o700).create(&path)?;
-        let locked = File::create_new(path.join(LOCK)).and_then(|lock| {
+        // Under its name it is locked from the first moment, so that nobody takes the folder for an abandoned one.
+        let unnamed = path.join(NEW_LOCK);
+        let locked = File::create_new(&unnamed).and_then(|lock| {
             flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+            fs::rename(&unnamed, path.join(LOCK))?;
             Ok(lock)
         });
         match locked {
@@ -65,13 +69,16 @@ impl Drop for ControlDirectory {
     }
 }
 
-/// Removes folders of ours whose process was killed: nobody holds their lock. Faults are nobody's loss.
+/// Removes folders of ours whose process was killed: nobody holds their lock, which holds in every PID namespace and on
+/// every machine that shares the parent. Faults are nobody's loss.
 fn remove_abandoned(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     let own_user = rustix::process::geteuid().as_raw();
     for entry in entries.flatten() {
-        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX)
-            && entry.metadata().is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == own_user);
+        // A link is no folder here, and nobody else could put anything into a private one.
+        let is_private =
+            |found: fs::Metadata| found.is_dir() && found.uid() == own_user && found.mode() & 0o777 == 0o700;
+        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX) && entry.metadata().is_ok_and(is_private);
         if !ours {
             continue;
         }
@@ -104,14 +111,21 @@ mod tests {
     fn only_abandoned_folders_are_removed() {
         let parent = tempfile::tempdir().unwrap();
         let live = ControlDirectory::create_in(parent.path()).unwrap();
-        let abandoned = parent.path().join(format!("{PREFIX}dead"));
-        fs::create_dir(&abandoned).unwrap();
-        File::create(abandoned.join(LOCK)).unwrap();
-        let foreign = parent.path().join("other");
-        fs::create_dir(&foreign).unwrap();
-        File::create(foreign.join(LOCK)).unwrap();
+        let make = |name: &str, mode: u32| {
+            let folder = parent.path().join(name);
+            fs::create_dir(&folder).unwrap();
+            File::create(folder.join(LOCK)).unwrap();
+            fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+            folder
+        };
+        let abandoned = make(&format!("{PREFIX}dead"), 0o700);
+        let kept = [make("other", 0o700), make(&format!("{PREFIX}open"), 0o755)];
+        let link = parent.path().join(format!("{PREFIX}link"));
+        std::os::unix::fs::symlink(&kept[0], &link).unwrap();
+        let new = make(&format!("{PREFIX}new"), 0o700);
+        fs::rename(new.join(LOCK), new.join(NEW_LOCK)).unwrap();
         remove_abandoned(parent.path());
-        assert!(live.path.exists() && foreign.exists());
-        assert!(!abandoned.exists());
+        assert!(!abandoned.exists() && link.is_symlink());
+        assert!([&live.path, &new, &kept[0], &kept[1]].iter().all(|folder| folder.exists()));
     }
 }
