@@ -51,7 +51,8 @@ impl Sshd {
         };
         let ssh_config = client("far", "")
             + &client("behind", " ProxyJump far\n")
-            + &client("portless", "").replace(&format!("Port {port}"), "Port 1")
+            + &client("portless", &format!(" HostKeyAlias [127.0.0.1]:{port}\n"))
+                .replace(&format!("\n Port {port}"), "\n Port 1")
             + "Host nowhere\n HostName name.invalid\n";
         fs::write(folder.path().join("ssh_config"), ssh_config).unwrap();
         let log = fs::File::create(folder.path().join("sshd.log")).unwrap();
