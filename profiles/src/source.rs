@@ -1,4 +1,5 @@
-//! What our TOML files have in common: reading with places, and errors that name the nearest valid name.
+//! What our TOML files have in common, those of other crates too: reading with places, and errors that name the nearest
+//! valid name.
 //!
 //! Must not know what any file is about.
 
@@ -111,7 +112,7 @@ impl<'a> Source<'a> {
     }
 
     /// The name that a file has by itself: its own without folders and ending, with `-` for what no name holds.
-    pub(crate) fn stem(self) -> String {
+    pub fn stem(self) -> String {
         let name = self.file.rsplit(['/', '\\']).next().unwrap_or_default();
         let stem = name.strip_suffix(".toml").unwrap_or(name);
         let plain: String = stem.chars().map(|c| if is_plain(c) { c } else { '-' }).take(LONGEST_NAME).collect();

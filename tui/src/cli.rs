@@ -1,6 +1,7 @@
 //! The command line. Only definitions and their direct checks: what a command does is in `command/`.
 
 mod given;
+mod hosts;
 mod parse;
 mod presets;
 
@@ -13,7 +14,10 @@ use gdrtune_tuner::search::Strategy;
 use gdrtune_wire::WorkerCommand;
 
 use self::parse::{parse_choice, parse_duration_s, parse_named, parse_worker_command};
-pub(crate) use self::presets::{GoalArgs, ObjectiveArg, OfflineArgs, SpaceArgs};
+pub(crate) use self::{
+    hosts::HostArgs,
+    presets::{GoalArgs, ObjectiveArg, OfflineArgs, SpaceArgs},
+};
 use crate::ui::ThemeName;
 
 /// Exit codes, shown at the end of `--help`.
@@ -108,29 +112,6 @@ pub(crate) struct DemoArgs {
     /// How the run is shown.
     #[command(flatten)]
     pub(crate) show: ShowArgs,
-}
-
-/// Which hosts, and how they are reached.
-#[derive(Debug, Args)]
-pub(crate) struct HostArgs {
-    /// Hosts in rank order, such as 'node[01-16],gpu7'; without hosts: this machine alone
-    #[arg(short = 'w', long = "hosts", value_name = "HOSTS", conflicts_with = "hostfile")]
-    pub(crate) hosts: Option<String>,
-    /// File with one host or host list per line: [user@]host [slots=N] [# comment]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) hostfile: Option<PathBuf>,
-    /// Ranks per host, where the host file does not say (default: 1 with hosts; on this machine alone 4, or one for each GPU with NCCL)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(crate) ranks_per_node: Option<u32>,
-    /// ssh configuration to use instead of ~/.ssh/config (as ssh -F)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) ssh_config: Option<PathBuf>,
-    /// Accept host keys that are not known yet (never ones that changed)
-    #[arg(long)]
-    pub(crate) accept_new_host_keys: bool,
-    /// ssh connections that are opened at the same time
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=512))]
-    pub(crate) fanout: u16,
 }
 
 /// What is measured.
@@ -530,6 +511,12 @@ mod tests {
             (&["tune", "--engine", "mpi"], "unknown engine `mpi`: use one of nccl, native, replay, sim"),
             (&["tune", "--budget", "5d"], "unknown unit `d`: use s, m or h"),
             (&["tune", "-w", "a", "--hostfile", "b"], "cannot be used with"),
+            (
+                &["tune", "--launcher", "slrum"],
+                "unknown launcher `slrum`: use one of auto, local, ssh, slurm, exec; did you",
+            ),
+            (&["tune", "--launcher-cmd", "kubectl exec -i {hots} -- {agent}"], "did you mean `{host}`?"),
+            (&["tune", "--remote-dir", "x"], "the folder on the hosts needs an absolute path"),
             (&["tune", "--workload", "fsdp", "--sizes", "1K"], "cannot be used with"),
             (&["tune", "--workload", "fsdp", "--collectives", "allreduce"], "cannot be used with"),
             (&["tune", "--objective", "time"], "[possible values: geomean, time-per-step]"),

@@ -42,6 +42,9 @@ fn host_lists_are_checked_before_anything_starts() {
     expect(&[], &["tune", "--hostfile", "none.txt"], 2, &["none.txt", "No such file"]);
     expect(&[("h.txt", "node1\nnode[2-\n")], &["tune", "--hostfile", "h.txt"], 2, &["h.txt:2:"]);
     expect(&[("h.txt", "# nobody\n")], &["tune", "--hostfile", "h.txt"], 2, &["h.txt"]);
+    expect(&[], &["tune", "--site", "none.toml"], 2, &["none.toml", "No such file"]);
+    expect(&[("c.toml", "hosts = 'a'\nfan_out = 2")], &["tune", "--site", "c.toml"], 2, &["c.toml:2:1", "`fanout`?"]);
+    expect(&[], &["tune", "--launcher", "slurm"], 2, &["this is no Slurm allocation", "salloc -N4 gdrtune", "sbatch"]);
 }
 
 #[test]

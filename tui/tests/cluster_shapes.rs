@@ -47,8 +47,6 @@ fn shapes_take_the_first_hosts_of_one_fleet() {
         let places =
             ["## Shape 2x2: 2 nodes, 4 ranks", "## Shape 3x1: 3 nodes, 3 ranks"].map(|text| summary.find(text));
         assert!(places[0].is_some() && places.is_sorted(), "{summary}");
-        for host in ["vh1", "vh2", "vh3"] {
-            assert_eq!(hosts.shell(host, "pgrep -c gdrtune || true").trim(), "0", "left on {host}");
-        }
+        hosts.assert_clean(&["vh1", "vh2", "vh3"]);
     });
 }

@@ -37,8 +37,6 @@ fn the_fast_rail_alone_is_found_by_measuring() {
             .expect("a verdict at 16 MiB");
         let median = verdict["speedup"]["median"].as_f64().unwrap();
         assert!(median >= 2.0, "the fast rail alone is {median:.2}x the default at 16 MiB\n{log}");
-        for host in ["vh1", "vh2", "vh3", "vh4"] {
-            assert_eq!(hosts.shell(host, "pgrep -c gdrtune || true").trim(), "0", "left on {host}");
-        }
+        hosts.assert_clean(&["vh1", "vh2", "vh3", "vh4"]);
     });
 }

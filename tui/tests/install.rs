@@ -279,8 +279,6 @@ fn hosts_are_installed_each_for_itself() {
 
         ssh(&["profile.toml", "--to", "/opt/a", "-w", "vh1,vh9"], 1, &["vh1: installed 6 files", "gdrtune: vh9: "]);
         ssh(&["profile.toml", "--to", "/opt/a", "-w", "vh9"], 3, &["vh9"]);
-        for host in ["vh1", "vh2"] {
-            assert_eq!(hosts.shell(host, "pgrep -c gdrtune || true").trim(), "0", "left on {host}");
-        }
+        hosts.assert_clean(&["vh1", "vh2"]);
     });
 }

@@ -21,6 +21,20 @@ pub enum LaunchErrorKind {
     HostKeyChanged,
     /// The server takes none of our keys.
     AuthRefused,
+    /// This machine has no srun program.
+    NoSrun,
+    /// Slurm's job of this process is over.
+    AllocationGone,
+    /// The host is none of the job's.
+    NotInAllocation,
+    /// Slurm does not reach the host.
+    NodeDown,
+    /// Slurm's controller cannot be reached, or does not know us.
+    NoController,
+    /// srun failed otherwise; the detail has its own words.
+    Srun,
+    /// The user's command that starts agents failed; the detail has its own words.
+    Command,
     /// ssh connected, but the login shell could not run our probe.
     Probe,
     /// The host runs another system or processor than our executable.
@@ -62,6 +76,13 @@ impl LaunchErrorKind {
             Self::HostKeyUnknown => "host key unknown",
             Self::HostKeyChanged => "host key changed",
             Self::AuthRefused => "auth refused",
+            Self::NoSrun => "no srun program",
+            Self::AllocationGone => "allocation gone",
+            Self::NotInAllocation => "not in the allocation",
+            Self::NodeDown => "node down",
+            Self::NoController => "no Slurm controller",
+            Self::Srun => "srun failed",
+            Self::Command => "launcher command failed",
             Self::Probe => "probe failed",
             Self::OtherArchitecture => "other architecture",
             Self::UploadFailed => "upload failed",

@@ -14,16 +14,23 @@ use std::{
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::mpsc::{Receiver, channel},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{Receiver, channel},
+    },
     time::{Duration, SystemTime},
 };
 
 use gdrtune_fleet::{
-    Fleet, FleetConfig, FleetEvent, LaunchError, LaunchErrorKind, LauncherKind, hosts::Host, launcher::SshOptions,
+    Fleet, FleetConfig, FleetEvent, LaunchError, LaunchErrorKind, LauncherKind,
+    hosts::Host,
+    launcher::{Launcher as _, SshLauncher, SshOptions},
 };
 use messages::BUILD;
 use shell::{agent_script, events_until, eventually, executable, processes};
 use sshd::Sshd;
+use tokio::net::{TcpListener, TcpStream};
 
 async fn connect(executable: &Path, options: SshOptions, host: &str) -> (Fleet, Receiver<FleetEvent>) {
     let mut config = FleetConfig::new(BUILD, executable, LauncherKind::Ssh(options));
@@ -77,6 +84,39 @@ async fn uploads_once_and_reuses() {
     }
     assert_eq!(inodes[0], inodes[1], "the second connection reuses the file");
     assert_ne!(inodes[1], inodes[2], "a file that is cut short is replaced");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_folder_and_the_port_can_be_named() {
+    let Some(sshd) = Sshd::start("the_folder_and_the_port_can_be_named") else { return };
+    let script = executable(sshd.folder.path(), &agent_script(BUILD, ""));
+    let mut config = FleetConfig::new(BUILD, script, LauncherKind::Ssh(sshd.options()));
+    config.remote_folder = Some(sshd.path("it's here").display().to_string());
+    let (sender, _events) = channel();
+    // The configuration's own port is a wrong one here.
+    let host = Host { port: Some(sshd.port), ..Host::named("portless") };
+    let fleet = Fleet::connect(config, vec![host], sender).await.unwrap();
+    assert_ready(&fleet, &sshd);
+    assert_eq!(files(&sshd.path("it's here/gdrtune/agent")).len(), 1);
+    assert_eq!(files(&sshd.path("cache")), Vec::<PathBuf>::new());
+    fleet.shutdown().await;
+}
+
+#[tokio::test]
+async fn only_hosts_behind_a_jump_host_wait_for_each_other() {
+    let Some(sshd) = Sshd::start("only_hosts_behind_a_jump_host_wait_for_each_other") else { return };
+    let launcher = SshLauncher::new(SshOptions { jump_window: 1, ..sshd.options() }).unwrap();
+    let (far, behind) = (Host::named("far"), Host::named("behind"));
+    assert!(launcher.turn(&far).await.is_none());
+    let turn = launcher.turn(&behind).await.expect("a turn");
+    tokio::select! {
+        biased;
+        _ = launcher.turn(&behind) => panic!("two turns at one time"),
+        // Answered after the question about the other has been.
+        other = async { launcher.turn(&far).await; launcher.turn(&far).await } => assert!(other.is_none()),
+    }
+    drop(turn);
+    assert!(launcher.turn(&behind).await.is_some());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -168,6 +208,59 @@ async fn refusals_are_told_apart() {
     assert_eq!(failure(&fleet).kind, LaunchErrorKind::Refused, "{}", failure(&fleet));
     let (fleet, _events) = connect(&sshd.path("absent"), sshd.options(), "far").await;
     assert_eq!(failure(&fleet).kind, LaunchErrorKind::Local, "{}", failure(&fleet));
+}
+
+/// Stands before an sshd and closes the first connections at once, as sshd does above `MaxStartups`. Gives its port and the
+/// number of connections so far.
+async fn dropping(sshd: &Sshd, drops: usize) -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (count, behind) = (Arc::new(AtomicUsize::new(0)), sshd.port);
+    let counted = Arc::clone(&count);
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            if counted.fetch_add(1, Ordering::SeqCst) < drops {
+                continue;
+            }
+            tokio::spawn(async move {
+                let mut far = TcpStream::connect(("127.0.0.1", behind)).await.unwrap();
+                // Either end may go as it likes.
+                tokio::io::copy_bidirectional(&mut near, &mut far).await.ok();
+            });
+        }
+    });
+    (port, count)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dropped_connections_are_tried_again_and_refused_ones_are_not() {
+    let Some(sshd) = Sshd::start("dropped_connections_are_tried_again_and_refused_ones_are_not") else { return };
+    let script = executable(sshd.folder.path(), &agent_script(BUILD, ""));
+    let connect_by = |port: u16| {
+        let host = Host { port: Some(port), ..Host::named("portless") };
+        let config = FleetConfig::new(BUILD, &script, LauncherKind::Ssh(sshd.options()));
+        let (sender, _events) = channel();
+        async move { Fleet::connect(config, vec![host], sender).await.unwrap() }
+    };
+    // A connection, a look at what is behind, and another are dropped.
+    let (port, count) = dropping(&sshd, 3).await;
+    let fleet = connect_by(port).await;
+    assert_ready(&fleet, &sshd);
+    assert_eq!(count.load(Ordering::SeqCst), 4);
+    fleet.shutdown().await;
+
+    // Four attempts and a look are all there is.
+    let (port, count) = dropping(&sshd, usize::MAX).await;
+    let fleet = connect_by(port).await;
+    assert_eq!(failure(&fleet).kind, LaunchErrorKind::Dropped, "{}", failure(&fleet));
+    assert!(failure(&fleet).hint.contains("--fanout"), "{}", failure(&fleet));
+    assert_eq!(count.load(Ordering::SeqCst), 5);
+
+    fs::write(sshd.path("authorized_keys"), "").unwrap();
+    let (port, count) = dropping(&sshd, 0).await;
+    let fleet = connect_by(port).await;
+    assert_eq!(failure(&fleet).kind, LaunchErrorKind::AuthRefused, "{}", failure(&fleet));
+    assert_eq!(count.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,8 +11,10 @@
 pub mod codec;
 mod message;
 mod script;
+mod template;
 mod worker_command;
 
 pub use message::*;
 pub use script::*;
-pub use worker_command::{Places, WorkerCommand, WorkerCommandError};
+pub use template::{Syntax, Template, TemplateError};
+pub use worker_command::{Places, WorkerCommand};

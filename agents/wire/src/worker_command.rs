@@ -1,24 +1,22 @@
 //! A command of the user's that starts a worker, such as `apptainer exec --nv IMG {worker}`.
-//!
-//! Pure text: split into words by a shell's quoting rules, but never given to a shell, so nothing in it is expanded but its
-//! placeholders, and no value of theirs can become another word.
 
 use std::{
     ffi::{OsStr, OsString},
     path::Path,
 };
 
-use gdrtune_profiles::nearest::nearest;
+use crate::template::{Syntax, Template, TemplateError};
 
-/// Names of the placeholders, in the order in which messages list them.
-const NAMES: [&str; 5] = ["worker", "rank", "local_rank", "dir", "env"];
+static SYNTAX: Syntax = Syntax {
+    program: "worker",
+    line: None,
+    others: &["rank", "local_rank", "dir", "env"],
+    example: "apptainer exec --nv IMG {worker}",
+};
 
 /// A command that starts a worker, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkerCommand {
-    texts: Vec<String>,
-    words: Vec<Word>,
-}
+pub struct WorkerCommand(Template);
 
 /// What a command is filled in with for one rank.
 #[derive(Debug, Clone, Copy)]
@@ -35,174 +33,42 @@ pub struct Places<'a> {
     pub worker: &'a [OsString],
 }
 
-/// Why a command cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum WorkerCommandError {
-    /// The text cannot be split.
-    #[error("a quote is never closed")]
-    Quote,
-    /// There is no program.
-    #[error("the command is empty: write one such as 'apptainer exec --nv IMG {{worker}}'")]
-    Empty,
-    /// The first word sets a variable, as a shell would have it.
-    #[error("`{0}` is no program, and no shell reads this: write `env {0} ...`")]
-    Assignment(String),
-    /// Nobody would start the worker.
-    #[error("`{{worker}}` is missing: put it where the program to run goes")]
-    NoWorker,
-    /// Which one is the worker?
-    #[error("`{{worker}}` is there twice")]
-    TwoWorkers,
-    /// Several words cannot go inside one.
-    #[error("`{{worker}}` stands for several words, so it must be a word of its own and not a part of `{0}`")]
-    PartialWorker(String),
-    /// No such placeholder.
-    #[error("unknown placeholder `{{{name}}}`{}", hint(name))]
-    Unknown {
-        /// What is between the braces.
-        name: String,
-    },
-    /// A brace that is no placeholder's.
-    #[error("`{0}` has a single brace: write {{{{ or }}}} for a brace itself")]
-    Brace(String),
-    /// Programs cannot be given NUL.
-    #[error("a word has a NUL byte")]
-    Nul,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Word {
-    Worker,
-    Text(Vec<Piece>),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
-    Literal(String),
-    Rank,
-    LocalRank,
-    Folder,
-    EnvFile,
-}
-
 impl WorkerCommand {
-    /// Reads one line, as the user writes it: quotes and backslashes as in a shell, `#` before a word begins a comment.
+    /// Reads one line, as the user writes it.
     ///
     /// # Errors
-    /// [`WorkerCommandError`] names the word, and the nearest placeholder.
-    pub fn parse(text: &str) -> Result<Self, WorkerCommandError> {
-        let words = shell_words::split(text).ok().ok_or(WorkerCommandError::Quote)?;
-        Self::from_words(words)
+    /// As [`Template::parse`].
+    pub fn parse(text: &str) -> Result<Self, TemplateError> {
+        Template::parse(text, &SYNTAX).map(Self)
     }
 
     /// Reads words that were split already.
     ///
     /// # Errors
-    /// As [`WorkerCommand::parse`].
-    pub fn from_words(texts: Vec<String>) -> Result<Self, WorkerCommandError> {
-        match texts.first() {
-            None => return Err(WorkerCommandError::Empty),
-            Some(first) if first.is_empty() => return Err(WorkerCommandError::Empty),
-            Some(first) if is_assignment(first) => return Err(WorkerCommandError::Assignment(first.clone())),
-            Some(_) => {}
-        }
-        let words = texts.iter().map(|text| read_word(text)).collect::<Result<Vec<Word>, _>>()?;
-        match words.iter().filter(|word| **word == Word::Worker).count() {
-            0 => Err(WorkerCommandError::NoWorker),
-            1 => Ok(Self { texts, words }),
-            _ => Err(WorkerCommandError::TwoWorkers),
-        }
+    /// As [`Template::parse`].
+    pub fn from_words(texts: Vec<String>) -> Result<Self, TemplateError> {
+        Template::from_words(texts, &SYNTAX).map(Self)
     }
 
     /// The words as they were written, for [`WorkerCommand::from_words`] on the other side.
     pub fn words(&self) -> &[String] {
-        &self.texts
+        self.0.words()
     }
 
     /// Whether `{env}` is in it.
     pub fn uses_env_file(&self) -> bool {
-        let has = |word: &Word| matches!(word, Word::Text(pieces) if pieces.contains(&Piece::EnvFile));
-        self.words.iter().any(has)
+        self.0.uses("env")
     }
 
     /// Program and arguments for one rank.
     pub fn expand(&self, places: &Places<'_>) -> Vec<OsString> {
-        let mut all = vec![];
-        for word in &self.words {
-            match word {
-                Word::Worker => all.extend_from_slice(places.worker),
-                Word::Text(pieces) => all.push(pieces.iter().map(|piece| piece.text(places)).collect()),
-            }
-        }
-        all
-    }
-}
-
-impl Piece {
-    fn text(&self, places: &Places<'_>) -> OsString {
-        match self {
-            Self::Literal(text) => text.into(),
-            Self::Rank => places.rank.to_string().into(),
-            Self::LocalRank => places.local_rank.to_string().into(),
-            Self::Folder => OsStr::to_owned(places.folder.as_os_str()),
-            Self::EnvFile => OsStr::to_owned(places.env_file.as_os_str()),
-        }
-    }
-}
-
-fn read_word(text: &str) -> Result<Word, WorkerCommandError> {
-    if text == "{worker}" {
-        return Ok(Word::Worker);
-    }
-    let mut pieces = vec![];
-    let mut literal = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find(['{', '}', '\0']) {
-        literal.push_str(&rest[..at]);
-        rest = &rest[at..];
-        if rest.starts_with('\0') {
-            return Err(WorkerCommandError::Nul);
-        }
-        // `{{` and `}}` are braces.
-        if let Some(brace) = ["{{", "}}"].into_iter().find(|pair| rest.starts_with(pair)) {
-            literal.push_str(&brace[..1]);
-            rest = &rest[2..];
-            continue;
-        }
-        let name = rest.strip_prefix('{').and_then(|inner| inner.split_once('}'));
-        let Some((name, after)) = name.filter(|(name, _)| !name.contains('{')) else {
-            return Err(WorkerCommandError::Brace(text.to_owned()));
-        };
-        if !literal.is_empty() {
-            pieces.push(Piece::Literal(std::mem::take(&mut literal)));
-        }
-        pieces.push(match name {
-            "rank" => Piece::Rank,
-            "local_rank" => Piece::LocalRank,
-            "dir" => Piece::Folder,
-            "env" => Piece::EnvFile,
-            "worker" => return Err(WorkerCommandError::PartialWorker(text.to_owned())),
-            _ => return Err(WorkerCommandError::Unknown { name: name.to_owned() }),
-        });
-        rest = after;
-    }
-    literal.push_str(rest);
-    if !literal.is_empty() || pieces.is_empty() {
-        pieces.push(Piece::Literal(literal));
-    }
-    Ok(Word::Text(pieces))
-}
-
-/// `NAME=...` with a name of a variable.
-fn is_assignment(word: &str) -> bool {
-    let name = word.split_once('=').map_or("", |(name, _)| name);
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
-fn hint(name: &str) -> String {
-    match nearest(name, NAMES) {
-        Some(near) => format!("; did you mean `{{{near}}}`?"),
-        None => format!(": use one of {}", NAMES.map(|name| format!("{{{name}}}")).join(", ")),
+        self.0.expand(places.worker, |name| match name {
+            "rank" => places.rank.to_string().into(),
+            "local_rank" => places.local_rank.to_string().into(),
+            "dir" => OsStr::to_owned(places.folder.as_os_str()),
+            // The syntax has no other.
+            _ => OsStr::to_owned(places.env_file.as_os_str()),
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Values of options, from their text. The errors are shown behind the option's name.
 
+use gdrtune_fleet::{launcher::LauncherCommand, site::folder_problem};
 use gdrtune_profiles::vocab::Choice;
 use gdrtune_wire::WorkerCommand;
 
@@ -14,6 +15,16 @@ where
 /// The words of a worker command.
 pub(super) fn parse_worker_command(text: &str) -> Result<WorkerCommand, String> {
     WorkerCommand::parse(text).map_err(|error| error.to_string())
+}
+
+/// The words of a launcher command.
+pub(super) fn parse_launcher_command(text: &str) -> Result<LauncherCommand, String> {
+    LauncherCommand::parse(text).map_err(|error| error.to_string())
+}
+
+/// A folder on the hosts.
+pub(super) fn parse_remote_folder(text: &str) -> Result<String, String> {
+    folder_problem(text).map_or_else(|| Ok(text.to_owned()), |problem| Err(problem.to_owned()))
 }
 
 /// Seconds of `90`, `90s`, `5m` or `1h`.

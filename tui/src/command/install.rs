@@ -27,7 +27,7 @@ use crate::{
     BUILD_ID,
     cli::InstallArgs,
     exit::{Exit, Failure},
-    hosts::{self, Place},
+    hosts::{self, Place, Surroundings},
 };
 
 /// What to do about hosts that others use: a check has nothing to measure beside them.
@@ -39,9 +39,7 @@ const CHECK_RANKS: u32 = 1;
 pub(crate) fn install(args: &InstallArgs) -> Result<Exit, Failure> {
     let place = place(args)?;
     let folder = folder(args, &place)?;
-    for warning in &place.warnings {
-        writeln!(io::stderr(), "gdrtune: warning: {warning}")?;
-    }
+    super::announce(&place)?;
     match &args.profile {
         _ if args.uninstall => uninstall(args, &place, &folder),
         Some(profile) => put(args, &place, &folder, profile),
@@ -51,7 +49,7 @@ pub(crate) fn install(args: &InstallArgs) -> Result<Exit, Failure> {
 
 /// The hosts; on this machine alone, a check has one rank unless the user says otherwise.
 fn place(args: &InstallArgs) -> Result<Place, Failure> {
-    hosts::resolve(&args.hosts, CHECK_RANKS)
+    hosts::resolve(&args.hosts, CHECK_RANKS, Surroundings::ThisMachine)
 }
 
 /// The folder's path as the agents take it: absolute, and text.
@@ -159,10 +157,13 @@ fn unexpected(outcome: &InstallOutcome) -> String {
 }
 
 fn config(args: &InstallArgs, place: &Place) -> Result<FleetConfig, Failure> {
+    let library = super::library_text(args.job.nccl.as_deref())?.or_else(|| place.nccl.clone());
+    let environment = open::agent_environment(&place.environment, library.as_deref());
     Ok(FleetConfig {
-        fanout: usize::from(args.hosts.fanout),
-        agent_env: open::nccl_environment(super::library_text(args.job.nccl.as_deref())?.as_deref()),
-        ..FleetConfig::new(BUILD_ID.to_owned(), std::env::current_exe()?, super::launcher(&args.hosts, place))
+        fanout: place.fanout,
+        agent_env: environment,
+        remote_folder: place.remote_folder.clone(),
+        ..FleetConfig::new(BUILD_ID.to_owned(), std::env::current_exe()?, place.launcher.clone())
     })
 }
 

@@ -17,7 +17,6 @@ use std::{
     time::Duration,
 };
 
-use gdrtune_fleet::{LauncherKind, launcher::SshOptions};
 use gdrtune_profiles::{
     profile::Profile,
     size::parse_sizes,
@@ -34,7 +33,7 @@ use crate::{
     BUILD_ID,
     cli::{HostArgs, LookArgs, MeasureArgs, NcclArgs},
     exit::{Exit, Failure},
-    hosts::{self, Place},
+    hosts::{self, Place, Surroundings},
     ui::{Charset, Mouse, Source, UiOptions},
 };
 
@@ -103,18 +102,6 @@ fn library_text(path: Option<&Path>) -> Result<Option<String>, Failure> {
     }
 }
 
-/// How the hosts are reached.
-fn launcher(args: &HostArgs, place: &Place) -> LauncherKind {
-    if place.local {
-        return LauncherKind::Local;
-    }
-    LauncherKind::Ssh(SshOptions {
-        ssh_config: args.ssh_config.clone(),
-        accept_new_host_keys: args.accept_new_host_keys,
-        ..SshOptions::new()
-    })
-}
-
 /// Where to measure and with what, as the command line says; warnings go to standard error.
 ///
 /// # Errors
@@ -129,34 +116,34 @@ fn cluster(hosts: &HostArgs, measure: &MeasureArgs, nccl: &NcclArgs) -> Result<C
     let nccl_library = nccl_library(measure, nccl)?;
     // One rank for each GPU, as jobs run; several share one only where nodes are emulated.
     let gpus = if measure.engine == Engine::Nccl && !nccl.emulate_nodes { hosts::gpus(Path::new("/dev")) } else { 0 };
-    let place = hosts::resolve(hosts, if gpus > 0 { gpus } else { hosts::LOCAL_RANKS })?;
-    let launcher = launcher(hosts, &place);
+    let local_ranks = if gpus > 0 { gpus } else { hosts::LOCAL_RANKS };
+    let place = hosts::resolve(hosts, local_ranks, Surroundings::Job)?;
+    let of_site = place.nccl.clone().filter(|_| measure.engine == Engine::Nccl);
     Ok(ClusterRequest {
-        fanout: usize::from(hosts.fanout),
         engine: measure.engine,
-        nccl_library,
+        nccl_library: nccl_library.or(of_site),
         emulate_nodes: nccl.emulate_nodes,
         shared: measure.trial.shared,
         wait: measure.trial.wait(),
         worker_command: measure.trial.worker_command(),
         data_type: measure.sizes.data_type,
         calls: CallMode { graph: nccl.calls.graph, register_buffers: nccl.calls.register_buffers },
-        ..cluster_at(place, launcher)?
+        ..cluster_at(place)?
     })
 }
 
 /// The native engine on `place`, with the defaults of everything else.
-fn cluster_at(place: Place, launcher: LauncherKind) -> Result<ClusterRequest, Failure> {
-    for warning in &place.warnings {
-        writeln!(io::stderr(), "gdrtune: warning: {warning}")?;
-    }
+fn cluster_at(place: Place) -> Result<ClusterRequest, Failure> {
+    announce(&place)?;
     Ok(ClusterRequest {
         build_id: BUILD_ID.to_owned(),
         executable: std::env::current_exe()?,
         hosts: place.hosts,
         slots: place.slots,
-        launcher,
-        fanout: 32,
+        launcher: place.launcher,
+        fanout: place.fanout,
+        environment: place.environment,
+        remote_folder: place.remote_folder,
         engine: Engine::Native,
         nccl_library: None,
         emulate_nodes: false,
@@ -166,6 +153,17 @@ fn cluster_at(place: Place, launcher: LauncherKind) -> Result<ClusterRequest, Fa
         data_type: DataType::F32,
         calls: CallMode::default(),
     })
+}
+
+/// Says which hosts these are where the user did not, and what is odd about them.
+fn announce(place: &Place) -> io::Result<()> {
+    if let Some(about) = &place.about {
+        writeln!(io::stderr(), "gdrtune: {about}")?;
+    }
+    for warning in &place.warnings {
+        writeln!(io::stderr(), "gdrtune: warning: {warning}")?;
+    }
+    Ok(())
 }
 
 /// Hosts that cannot be used, with what can be done about it.

@@ -17,13 +17,18 @@ use super::{presets, tune::Task};
 use crate::{cli::TuneArgs, exit::Failure};
 
 /// Options about hosts, workers and how NCCL is called there.
-const HOST_OPTIONS: [&str; 14] = [
+const HOST_OPTIONS: [&str; 19] = [
     "hosts",
+    "exclude-hosts",
     "hostfile",
+    "site",
     "ranks-per-node",
+    "launcher",
+    "launcher-cmd",
     "ssh-config",
     "accept-new-host-keys",
     "fanout",
+    "remote-dir",
     "data-type",
     "trial-timeout",
     "shared",

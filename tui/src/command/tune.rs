@@ -9,7 +9,6 @@ use std::{
 };
 
 use anyhow::Context as _;
-use gdrtune_fleet::LauncherKind;
 use gdrtune_profiles::{
     profile::Profile,
     setting::SpaceSettings,
@@ -35,7 +34,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{offline, presets::file_of};
 use crate::{
-    cli::{DemoArgs, GoalArgs, ObjectiveArg, ShowArgs, SpaceArgs, TuneArgs},
+    cli::{DemoArgs, GoalArgs, HostArgs, ObjectiveArg, ShowArgs, SpaceArgs, TuneArgs},
     exit::{Exit, Failure},
     headless::{JsonLines, PlainLines, Progress},
     hosts, interrupt, paths,
@@ -59,7 +58,7 @@ pub(crate) struct Again {
 }
 
 pub(crate) fn demo(args: &DemoArgs, again: Option<Again>) -> Result<Exit, Failure> {
-    let cluster = super::cluster_at(hosts::this_machine(hosts::LOCAL_RANKS), LauncherKind::Local)?;
+    let cluster = super::cluster_at(hosts::this_machine(hosts::LOCAL_RANKS))?;
     let sizes = parse_sizes(DEMO_SIZES, 4).map_err(Failure::usage)?;
     let points = sizes.iter().map(|&bytes| Point { collective: Collective::AllReduce, bytes }).collect();
     let out = claim(&args.out, Existing::Replace, again.as_ref())?;
@@ -120,7 +119,8 @@ fn inputs(args: &TuneArgs) -> Vec<Input<'_>> {
     let cluster = args.offline.cluster.as_deref();
     let preset = Cluster::PRESETS.iter().find(|preset| Some(preset.name) == cluster);
     let cluster = cluster.and_then(|given| file_of(given, Cluster::PRESETS));
-    let files = [args.hosts.hostfile.as_deref(), args.offline.grid.as_deref(), workload, space, cluster];
+    let HostArgs { hostfile, site, .. } = &args.hosts;
+    let files = [hostfile.as_deref(), site.as_deref(), args.offline.grid.as_deref(), workload, space, cluster];
     files.into_iter().flatten().map(Input::File).chain(preset.map(Input::Preset)).collect()
 }
 

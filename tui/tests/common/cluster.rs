@@ -54,7 +54,7 @@ pub(crate) struct VirtualHosts {
 impl VirtualHosts {
     /// Makes `count` hosts with two rails: railA 4 Gbit/s, railB 500 Mbit/s. `rates` overrides both.
     pub(crate) fn up(count: u32, rates: Option<(&str, &str)>) -> Self {
-        let hosts = Self { script: root().join("testenv/vhosts.sh") };
+        let hosts = Self::running();
         let mut command = hosts.command(&["up", &count.to_string()]);
         if let Some((a, b)) = rates {
             command.env("VH_RATE_A", a).env("VH_RATE_B", b);
@@ -62,6 +62,11 @@ impl VirtualHosts {
         let output = command.output().expect("vhosts.sh starts");
         assert!(output.status.success(), "vhosts.sh up: {}", String::from_utf8_lossy(&output.stderr));
         hosts
+    }
+
+    /// Hosts that another script has made.
+    pub(crate) fn running() -> Self {
+        Self { script: root().join("testenv/vhosts.sh") }
     }
 
     fn command(&self, args: &[&str]) -> Command {
@@ -81,6 +86,13 @@ impl VirtualHosts {
     pub(crate) fn ssh_config(&self) -> PathBuf {
         let path = String::from_utf8(self.call(&["ssh-config"]).stdout).expect("a path");
         PathBuf::from(path.trim())
+    }
+
+    /// That no process of gdrtune's is left on any host.
+    pub(crate) fn assert_clean(&self, hosts: &[&str]) {
+        for host in hosts {
+            assert_eq!(self.shell(host, "pgrep -c gdrtune || true").trim(), "0", "left on {host}");
+        }
     }
 
     /// Runs a shell command on a host; its output, whatever its exit status.

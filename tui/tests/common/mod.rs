@@ -2,6 +2,7 @@
 #![expect(dead_code, reason = "each test program uses its own part")]
 
 pub(crate) mod cluster;
+pub(crate) mod slurm;
 pub(crate) mod standins;
 
 use std::{

@@ -39,6 +39,10 @@ pub struct ClusterRequest {
     pub launcher: LauncherKind,
     /// Hosts that are being connected at the same time.
     pub fanout: usize,
+    /// Variables of the site, over the environment that agents find.
+    pub environment: Vec<(String, String)>,
+    /// Folder on the hosts below which the executable is kept; without one, the user's cache folder.
+    pub remote_folder: Option<String>,
     /// What measures.
     pub engine: Engine,
     /// Path of NCCL on the hosts; without it, workers search as a job's loader would.
@@ -100,7 +104,8 @@ pub fn with_cluster<T>(
 ) -> Result<T, ConnectError> {
     let fleet = FleetConfig {
         fanout: request.fanout,
-        agent_env: nccl_environment(request.nccl_library.as_deref()),
+        agent_env: agent_environment(&request.environment, request.nccl_library.as_deref()),
+        remote_folder: request.remote_folder.clone(),
         ..FleetConfig::new(request.build_id.clone(), request.executable.clone(), request.launcher.clone())
     };
     let Watcher { recorder, interrupted, tell, notes } = watcher;
@@ -146,9 +151,10 @@ fn preflight(request: &ClusterRequest, inventories: &[Inventory], max_bytes: u64
     connect::check_device_users(&request.hosts, &request.slots, inventories)
 }
 
-/// The agents' environment for a given NCCL, which every arm must see alike.
-pub fn nccl_environment(library: Option<&str>) -> Vec<(String, String)> {
-    library.map(|path| (NCCL_PATH_VARIABLE.to_owned(), path.to_owned())).into_iter().collect()
+/// What is set for agents, which every arm must see alike: the site's variables, and where NCCL is.
+pub fn agent_environment(site: &[(String, String)], library: Option<&str>) -> Vec<(String, String)> {
+    let library = library.map(|path| (NCCL_PATH_VARIABLE.to_owned(), path.to_owned()));
+    site.iter().cloned().chain(library).collect()
 }
 
 /// A new random key for a run's data sockets.

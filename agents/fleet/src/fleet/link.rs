@@ -84,21 +84,33 @@ impl Output {
 
 /// Passes an agent's standard error on as log lines, and keeps the last ones.
 pub(super) struct ErrorLines {
-    kept: Arc<Mutex<VecDeque<String>>>,
+    heard: Arc<Mutex<Heard>>,
     task: AbortOnDropHandle<()>,
+}
+
+struct Heard {
+    kept: VecDeque<String>,
+    /// Who hears of lines; nobody any more once the agent is lost.
+    events: Option<Sender<FleetEvent>>,
 }
 
 impl ErrorLines {
     fn new(stream: AgentOutput, node: usize, events: Sender<FleetEvent>) -> Self {
-        let kept = Arc::new(Mutex::new(VecDeque::new()));
-        let task = tokio::spawn(pump(stream, node, events, Arc::clone(&kept)));
-        Self { kept, task: AbortOnDropHandle::new(task) }
+        let heard = Arc::new(Mutex::new(Heard { kept: VecDeque::new(), events: Some(events) }));
+        let task = tokio::spawn(pump(stream, node, Arc::clone(&heard)));
+        Self { heard, task: AbortOnDropHandle::new(task) }
     }
 
     /// The last lines, in one.
     pub(super) fn last_words(&self) -> String {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.iter().map(String::as_str).collect::<Vec<_>>().join(" / ")
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.kept.iter().map(String::as_str).collect::<Vec<_>>().join(" / ")
+    }
+
+    /// Passes no more lines on, but reads them: a program that is asked to end may say so, and would die of a closed pipe
+    /// before it has done what it ends with.
+    pub(super) fn mute(&self) {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).events = None;
     }
 
     async fn finish(&mut self) {
@@ -106,7 +118,7 @@ impl ErrorLines {
     }
 }
 
-async fn pump(stream: AgentOutput, node: usize, events: Sender<FleetEvent>, kept: Arc<Mutex<VecDeque<String>>>) {
+async fn pump(stream: AgentOutput, node: usize, heard: Arc<Mutex<Heard>>) {
     let mut reader = BufReader::new(stream);
     let mut bytes = Vec::new();
     loop {
@@ -120,15 +132,15 @@ async fn pump(stream: AgentOutput, node: usize, events: Sender<FleetEvent>, kept
         if line.is_empty() {
             continue;
         }
-        {
-            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            if kept.len() == KEPT_LINES {
-                kept.pop_front();
-            }
-            kept.push_back(line.clone());
+        let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+        if heard.kept.len() == KEPT_LINES {
+            heard.kept.pop_front();
         }
-        // Nobody may be listening any more.
-        events.send(FleetEvent::Log { node, line }).ok();
+        heard.kept.push_back(line.clone());
+        if let Some(events) = &heard.events {
+            // Nobody may be listening any more.
+            events.send(FleetEvent::Log { node, line }).ok();
+        }
     }
 }
 

@@ -25,7 +25,9 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     error::{FleetError, LaunchError, LaunchErrorKind, SendError},
     hosts::Host,
-    launcher::{AgentSpec, Launcher, LocalLauncher, SshLauncher, SshOptions},
+    launcher::{
+        AgentSpec, ExecLauncher, Launcher, LauncherCommand, LocalLauncher, SlurmLauncher, SshLauncher, SshOptions,
+    },
 };
 use node::{Launching, NodeTask, State};
 
@@ -49,6 +51,10 @@ pub enum LauncherKind {
     Local,
     /// Over ssh.
     Ssh(SshOptions),
+    /// As steps of the Slurm job that this process is in.
+    Slurm,
+    /// By a command of the user's.
+    Exec(LauncherCommand),
     /// In another way.
     Other(Arc<dyn Launcher>),
 }
@@ -68,6 +74,8 @@ pub struct FleetConfig {
     pub connect_deadline: Duration,
     /// Variables over the environment that agents find. Visible in process lists: no secrets.
     pub agent_env: Vec<(String, String)>,
+    /// Folder on the hosts below which our executable is kept, an absolute path; without one, the user's cache folder.
+    pub remote_folder: Option<String>,
 }
 
 impl FleetConfig {
@@ -80,6 +88,7 @@ impl FleetConfig {
             fanout: DEFAULT_FANOUT,
             connect_deadline: DEFAULT_CONNECT_DEADLINE,
             agent_env: Vec::new(),
+            remote_folder: None,
         }
     }
 }
@@ -171,12 +180,18 @@ impl Fleet {
         let launcher: Arc<dyn Launcher> = match config.launcher {
             LauncherKind::Local => Arc::new(LocalLauncher),
             LauncherKind::Ssh(options) => Arc::new(SshLauncher::new(options)?),
+            LauncherKind::Slurm => Arc::new(SlurmLauncher::new()),
+            LauncherKind::Exec(command) => Arc::new(ExecLauncher::new(command)),
             LauncherKind::Other(launcher) => launcher,
         };
         raise_descriptor_limit(hosts.len());
         let launching = Arc::new(Launching {
             launcher,
-            spec: AgentSpec { executable: config.executable, env: config.agent_env },
+            spec: AgentSpec {
+                executable: config.executable,
+                env: config.agent_env,
+                remote_folder: config.remote_folder,
+            },
             hello: own_hello(config.build_id),
             window: Semaphore::new(config.fanout.max(1)),
             deadline: config.connect_deadline,
@@ -278,19 +293,21 @@ impl Node {
     }
 }
 
-/// Variables travel in a command line, so they must fit one.
 fn check_env(env: &[(String, String)]) -> Result<(), FleetError> {
-    for (name, value) in env {
-        let refuse = |problem| Err(FleetError::AgentEnv { name: name.clone(), problem });
-        let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-        if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) || !name.bytes().all(word) {
-            return refuse("a variable's name has letters, digits and '_' only");
-        }
-        if value.contains(char::is_control) {
-            return refuse("its value has control characters");
-        }
+    let problem = |(name, value): &(String, String)| Some((name.clone(), variable_problem(name, value)?));
+    match env.iter().find_map(problem) {
+        Some((name, problem)) => Err(FleetError::AgentEnv { name, problem }),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// What keeps a variable from reaching an agent, if anything does: variables travel in a command line.
+pub(crate) fn variable_problem(name: &str, value: &str) -> Option<&'static str> {
+    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) || !name.bytes().all(word) {
+        return Some("a variable's name has letters, digits and '_' only");
+    }
+    value.contains(char::is_control).then_some("its value has control characters")
 }
 
 fn own_hello(build_id: String) -> Hello {

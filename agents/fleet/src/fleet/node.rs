@@ -99,7 +99,7 @@ impl NodeTask {
             }
         };
         // No log line may come after the loss.
-        drop(errors);
+        errors.mute();
         if let Some(why) = why {
             self.set_state(State::Gone(format!("lost: {why}")));
             self.emit(FleetEvent::Lost { node: self.node, why });
@@ -121,6 +121,8 @@ impl NodeTask {
 
     /// Launches in the node's turn; once more with a fresh executable where another build answers.
     async fn launch(&self, launching: &Launching) -> Result<(Link, Introduced), LaunchError> {
+        // First the launcher's window: one that is waited for would take a place in the fleet's.
+        let _own_turn = launching.launcher.turn(&self.host).await;
         // The window is never closed, and without a permit a launch would still be right.
         let _turn = launching.window.acquire().await.ok();
         self.emit(FleetEvent::Connecting { node: self.node });
@@ -163,7 +165,7 @@ impl NodeTask {
         match handshake.run(&mut link).await {
             Ok(introduced) => Ok((link, introduced)),
             Err(error) => {
-                let Link { stdin, process, .. } = link;
+                let Link { stdin, process, errors: _read_on, .. } = link;
                 drop(stdin);
                 process.close().await;
                 Err(error)

@@ -19,6 +19,11 @@ impl Fault {
     pub(super) fn new(offset: usize, problem: impl Into<String>, expected: impl Into<String>) -> Self {
         Self { offset, problem: problem.into(), expected: expected.into() }
     }
+
+    /// The same, further on by some characters.
+    pub(super) fn moved(self, characters: usize) -> Self {
+        Self { offset: self.offset + characters, ..self }
+    }
 }
 
 /// Numbers from `low` to `high`, printed at least `width` digits wide.

@@ -2,7 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::{Host, HostError, HostList, MAX_HOSTS, Place, expand::Fault, expand::expand};
+use super::{
+    Host, HostError, HostList, MAX_HOSTS, Place,
+    expand::{Fault, expand},
+    keys::Keys,
+};
 
 /// Most ranks on one host that make sense to us; larger numbers are typing errors.
 const MAX_SLOTS: u32 = 4096;
@@ -13,11 +17,12 @@ const MAX_SLOTS: u32 = 4096;
 /// [`HostError`] with line and column.
 pub fn parse_list(source: &str, text: &str) -> Result<HostList, HostError> {
     let mut reader = Reader::new(source);
-    reader.entries(text, 0, None)?;
+    reader.entries(text, 0, &Keys::default())?;
     reader.finish(text)
 }
 
-/// Reads a host file: one host list a line (`node[01-02]`, `user@host`), `slots=N` or `:N` after it, `#` comments.
+/// Reads a host file: one host list a line (`node[01-02]`, `user@host`), `:N` or words such as `slots=N` and `port=N` after
+/// it, `#` comments. Files of Open MPI and of MPICH are such files.
 ///
 /// # Errors
 /// [`HostError`] with line and column.
@@ -62,30 +67,23 @@ impl<'a> Reader<'a> {
     fn file_line(&mut self, line: &str) -> Result<(), HostError> {
         let mut words = words(line).into_iter();
         let Some((list_offset, list)) = words.next() else { return Ok(()) };
-        let mut slots = None;
+        let mut keys = Keys::default();
         for (offset, word) in words {
-            let Some(number) = word.strip_prefix("slots=") else {
-                let expected = "slots=N, or a comma before another host";
-                return Err(self.error(offset, Fault::new(0, format!("{word:?} after the hosts"), expected)));
-            };
-            if slots.is_some() {
-                return Err(self.error(offset, Fault::new(0, "slots= given twice", "it once")));
-            }
-            slots = Some(parse_slots(number, "slots=".len()).map_err(|fault| self.error(offset, fault))?);
+            keys.take(word).map_err(|fault| self.error(offset, fault))?;
         }
-        self.entries(list, list_offset, slots)
+        self.entries(list, list_offset, &keys)
     }
 
     /// Reads a comma-separated list that starts at a character offset of the line.
-    fn entries(&mut self, text: &str, base: usize, slots: Option<u32>) -> Result<(), HostError> {
+    fn entries(&mut self, text: &str, base: usize, keys: &Keys) -> Result<(), HostError> {
         for (offset, entry) in split_outside_brackets(text) {
             let leading = entry.chars().take_while(|character| character.is_whitespace()).count();
-            self.entry(entry.trim(), base + offset + leading, slots)?;
+            self.entry(entry.trim(), base + offset + leading, keys)?;
         }
         Ok(())
     }
 
-    fn entry(&mut self, entry: &str, base: usize, line_slots: Option<u32>) -> Result<(), HostError> {
+    fn entry(&mut self, entry: &str, base: usize, keys: &Keys) -> Result<(), HostError> {
         let (user, rest) = match entry.rsplit_once('@') {
             Some((user, rest)) => (Some(check_user(user).map_err(|fault| self.error(base, fault))?), rest),
             None => (None, entry),
@@ -98,12 +96,17 @@ impl<'a> Reader<'a> {
             }
             None => (rest, None),
         };
-        if own_slots.is_some() && line_slots.is_some() {
+        if own_slots.is_some() && keys.slots.is_some() {
             return Err(self.error(name_base, Fault::new(0, "slots given twice, as :N and slots=N", "one of the two")));
         }
+        if user.is_some() && keys.user.is_some() {
+            return Err(self.error(base, Fault::new(0, "user given twice, as NAME@ and user=", "one of the two")));
+        }
+        let user = user.or_else(|| keys.user.clone());
         let room = MAX_HOSTS - self.list.hosts.len();
         for name in expand(pattern, room).map_err(|fault| self.error(name_base, fault))? {
-            self.add(Host { name, user: user.clone(), slots: own_slots.or(line_slots) }, name_base);
+            let slots = own_slots.or(keys.slots);
+            self.add(Host { name, user: user.clone(), port: keys.port, slots }, name_base);
         }
         Ok(())
     }
@@ -153,7 +156,7 @@ fn split_outside_brackets(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
-fn check_user(user: &str) -> Result<String, Fault> {
+pub(super) fn check_user(user: &str) -> Result<String, Fault> {
     if user.is_empty() || user.starts_with('-') {
         return Err(Fault::new(0, format!("{user:?} as user name"), "a user name before '@'"));
     }
@@ -168,7 +171,7 @@ fn check_user(user: &str) -> Result<String, Fault> {
     }
 }
 
-fn parse_slots(text: &str, offset: usize) -> Result<u32, Fault> {
+pub(super) fn parse_slots(text: &str, offset: usize) -> Result<u32, Fault> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = digits.then(|| text.parse().ok()).flatten().filter(|number| (1..=MAX_SLOTS).contains(number));
     let expected = format!("a number of ranks from 1 to {MAX_SLOTS}");
@@ -182,7 +185,7 @@ mod tests {
     use super::*;
 
     fn host(name: &str, user: Option<&str>, slots: Option<u32>) -> Host {
-        Host { name: name.to_owned(), user: user.map(str::to_owned), slots }
+        Host { user: user.map(str::to_owned), slots, ..Host::named(name) }
     }
 
     #[test]
@@ -225,6 +228,23 @@ mod tests {
     }
 
     #[test]
+    fn reads_the_files_of_mpi() {
+        let text = "n1 slots=4 max_slots=8\nn2 max-slots=2 slots=2 # Open MPI\nn3:3\nbob@n[4-5] ranks=1 port=2222\n\
+                    n6 user=amy\n";
+        let list = parse_file("h", text).unwrap();
+        let bob = |name: &str| Host { port: Some(2222), ..host(name, Some("bob"), Some(1)) };
+        let expected = [
+            host("n1", None, Some(4)),
+            host("n2", None, Some(2)),
+            host("n3", None, Some(3)),
+            bob("n4"),
+            bob("n5"),
+            host("n6", Some("amy"), None),
+        ];
+        assert_eq!(list, HostList { hosts: expected.to_vec(), warnings: vec![] });
+    }
+
+    #[test]
     fn errors_name_place_and_remedy() {
         for (text, expected) in [
             ("node[1-2]\nnode[3-1]", "read hosts: h:2:6: range 3-1 runs backwards; expected [1-3]"),
@@ -233,7 +253,18 @@ mod tests {
                 "read hosts: h:1:3: a name that starts with '-' looks like an option; expected a host name",
             ),
             ("-l@node1", "read hosts: h:1:1: \"-l\" as user name; expected a user name before '@'"),
-            ("a b", "read hosts: h:1:3: \"b\" after the hosts; expected slots=N, or a comma before another host"),
+            (
+                "a b",
+                "read hosts: h:1:3: \"b\" after the hosts; expected slots=N, user=NAME or port=N, or a comma before another host",
+            ),
+            ("a slot=2", "read hosts: h:1:3: unknown word \"slot\"; expected slots="),
+            ("a cores=2", "read hosts: h:1:3: unknown word \"cores\"; expected slots=, user= or port="),
+            ("a slots=2 ranks=2", "read hosts: h:1:11: ranks= given twice; expected it once"),
+            ("a max_slots=2 slots=3", "read hosts: h:1:15: 3 slots of at most 2; expected slots within max_slots"),
+            ("a port=0", "read hosts: h:1:8: \"0\" as port; expected a number from 1 to 65535"),
+            ("a port=65536", "read hosts: h:1:8: \"65536\" as port; expected a number from 1 to 65535"),
+            ("a user=-l", "read hosts: h:1:8: \"-l\" as user name; expected a user name before '@'"),
+            ("x@a user=y", "read hosts: h:1:1: user given twice, as NAME@ and user=; expected one of the two"),
             ("a slots=0", "read hosts: h:1:9: \"0\" as slots; expected a number of ranks from 1 to 4096"),
             ("a:2 slots=2", "read hosts: h:1:1: slots given twice, as :N and slots=N; expected one of the two"),
             ("x@a:b", "read hosts: h:1:5: \"b\" as slots; expected a number of ranks from 1 to 4096"),
@@ -255,7 +286,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_panics(text in "[-a\\[\\]0-9,@:# =\\n\u{e4}]{0,40}|.{0,60}") {
+        fn never_panics(text in "[-a\\[\\]0-9,@:# =\\n\u{e4}]{0,40}|(n[1-9] (slots|user|port|x)=[-0-9a]{0,6} ?){1,3}|.{0,60}") {
             if let Ok(list) = parse_file("h", &text) {
                 prop_assert!(list.hosts.iter().all(|host| !host.name.starts_with('-') && !host.name.is_empty()));
             }

@@ -1,9 +1,14 @@
 //! What starts an agent somewhere and gives its three streams. One implementation per way in: a child of this process,
-//! ssh, and whatever comes later. Launchers know nothing of the protocol on the streams.
+//! ssh, Slurm, and a command of the user's. Launchers know nothing of the protocol on the streams.
 
+mod bootstrap;
+mod child;
+mod exec;
 mod local;
+mod payload;
 mod prune;
 mod quote;
+mod slurm;
 mod ssh;
 
 use std::{
@@ -14,11 +19,16 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::OwnedSemaphorePermit,
+};
 
+pub use exec::{ExecLauncher, LauncherCommand};
 pub use local::LocalLauncher;
 pub use quote::quote;
-pub use ssh::{SshLauncher, SshOptions};
+pub use slurm::SlurmLauncher;
+pub use ssh::{DEFAULT_JUMP_WINDOW, SshLauncher, SshOptions};
 
 use crate::{error::LaunchError, hosts::Host};
 
@@ -29,6 +39,8 @@ pub struct AgentSpec {
     pub executable: PathBuf,
     /// Variables over the environment that the agent finds. Visible in process lists: no secrets.
     pub env: Vec<(String, String)>,
+    /// Folder on the hosts below which the executable is kept, an absolute path; without one, the user's cache folder.
+    pub remote_folder: Option<String>,
 }
 
 /// Whether an executable that is already on the host may be used.
@@ -141,6 +153,12 @@ pub trait Launcher: Send + Sync + fmt::Debug {
         freshness: Freshness,
         stage: &'a Stage,
     ) -> BoxFuture<'a, Result<Launched, LaunchError>>;
+
+    /// Waits for a host's turn, where more launches at one time than the launcher can take would disturb each other; the
+    /// launch holds what is given until it is over. The waiting does not count for the launch's deadline.
+    fn turn<'a>(&'a self, _host: &'a Host) -> BoxFuture<'a, Option<OwnedSemaphorePermit>> {
+        Box::pin(async { None })
+    }
 
     /// Whether [`Freshness::Replace`] can help against an agent of another build.
     fn can_replace(&self) -> bool {

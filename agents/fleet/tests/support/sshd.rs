@@ -14,9 +14,11 @@ use crate::shell::{eventually, write_executable};
 
 const PROGRAM: &str = "/usr/sbin/sshd";
 
-/// A running sshd. In its ssh configuration the host `far` leads to it, and `behind` leads to it by way of `far`.
+/// A running sshd. In its ssh configuration the host `far` leads to it, `behind` leads to it by way of `far`, and `portless`
+/// leads to it with the right port only.
 pub(crate) struct Sshd {
     pub(crate) folder: tempfile::TempDir,
+    pub(crate) port: u16,
     child: Child,
 }
 
@@ -47,14 +49,17 @@ impl Sshd {
                  IdentityAgent none\n UserKnownHostsFile {at}/known_hosts\n GlobalKnownHostsFile /dev/null\n{more}"
             )
         };
-        let ssh_config =
-            client("far", "") + &client("behind", " ProxyJump far\n") + "Host nowhere\n HostName name.invalid\n";
+        let ssh_config = client("far", "")
+            + &client("behind", " ProxyJump far\n")
+            + &client("portless", &format!(" HostKeyAlias [127.0.0.1]:{port}\n"))
+                .replace(&format!("\n Port {port}"), "\n Port 1")
+            + "Host nowhere\n HostName name.invalid\n";
         fs::write(folder.path().join("ssh_config"), ssh_config).unwrap();
         let log = fs::File::create(folder.path().join("sshd.log")).unwrap();
         let mut command = Command::new(PROGRAM);
         command.args(["-D", "-e", "-f"]).arg(folder.path().join("sshd_config"));
         let child = command.stdin(Stdio::null()).stderr(log).spawn().unwrap();
-        let sshd = Self { folder, child };
+        let sshd = Self { folder, port, child };
         sshd.authorize("");
         sshd.know_host(&sshd.path("host_key.pub"), port);
         eventually("sshd", || TcpStream::connect(("127.0.0.1", port)).is_ok());

@@ -194,6 +194,8 @@ mod tests {
             slots: vec![1; hosts.len()],
             launcher: LauncherKind::Local,
             fanout: 1,
+            environment: Vec::new(),
+            remote_folder: None,
             engine: Engine::Nccl,
             nccl_library: None,
             emulate_nodes,

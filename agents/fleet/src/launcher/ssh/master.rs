@@ -157,11 +157,8 @@ fn take_log(log: &Path) -> String {
 }
 
 fn arguments(options: &SshOptions, host: &Host) -> Vec<OsString> {
-    let mut arguments = Vec::new();
-    if let Some(config) = &options.ssh_config {
-        arguments.extend(["-F".into(), config.into()]);
-    }
     let host_keys = if options.accept_new_host_keys { "accept-new" } else { "yes" };
+    let mut arguments = Vec::new();
     for option in [
         "BatchMode=yes".to_owned(),
         format!("StrictHostKeyChecking={host_keys}"),
@@ -175,8 +172,21 @@ fn arguments(options: &SshOptions, host: &Host) -> Vec<OsString> {
     ] {
         arguments.extend(["-o".into(), option.into()]);
     }
+    arguments.extend(configured(options, host));
+    arguments
+}
+
+/// What says which host is meant, and by which configuration.
+pub(super) fn configured(options: &SshOptions, host: &Host) -> Vec<OsString> {
+    let mut arguments = Vec::new();
+    if let Some(config) = &options.ssh_config {
+        arguments.extend(["-F".into(), config.into()]);
+    }
     if let Some(user) = &host.user {
         arguments.extend(["-l".into(), user.into()]);
+    }
+    if let Some(port) = host.port {
+        arguments.extend(["-p".into(), port.to_string().into()]);
     }
     arguments.extend(["--".into(), (&host.name).into()]);
     arguments

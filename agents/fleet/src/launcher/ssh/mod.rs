@@ -3,26 +3,31 @@
 //! One connection ("master") per host in a background process of ssh's own, spoken to through its control socket; on it
 //! at most two channels at a time. Host keys are checked strictly. Nothing ever prompts.
 
-mod bootstrap;
+mod channel;
 mod control;
 mod diagnose;
+mod jump;
 mod master;
-mod payload;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
-use tokio::sync::OnceCell;
+use tokio::sync::OwnedSemaphorePermit;
 
-use super::{AgentProcess, AgentSpec, Ended, Freshness, Launched, Launcher, Stage};
+use super::{
+    AgentSpec, Freshness, Launched, Launcher, Stage,
+    bootstrap::{Bootstrap, BootstrapError, LastWords},
+    payload::PayloadCell,
+};
 use crate::{
     error::{FleetError, LaunchError, LaunchErrorKind},
     hosts::Host,
 };
-use bootstrap::Bootstrap;
 use control::ControlDirectory;
+use jump::Jumps;
 use master::Master;
-use payload::Payload;
+
+pub use jump::DEFAULT_JUMP_WINDOW;
 
 /// How ssh is to connect.
 #[derive(Debug, Clone)]
@@ -33,19 +38,27 @@ pub struct SshOptions {
     pub accept_new_host_keys: bool,
     /// Time for one TCP connection and the server's greeting, in whole seconds.
     pub connect_timeout: Duration,
+    /// Connections that are being opened at one time through the same jump host; at least one.
+    pub jump_window: usize,
 }
 
 impl SshOptions {
     /// The user's own configuration, strict host keys, 10 s to connect.
     pub fn new() -> Self {
-        Self { ssh_config: None, accept_new_host_keys: false, connect_timeout: Duration::from_secs(10) }
+        Self {
+            ssh_config: None,
+            accept_new_host_keys: false,
+            connect_timeout: Duration::from_secs(10),
+            jump_window: DEFAULT_JUMP_WINDOW,
+        }
     }
 
     /// How a user would connect by hand, for hints.
     fn by_hand(&self, host: &Host) -> String {
         let config = self.ssh_config.as_ref().map_or_else(String::new, |path| format!("-F {} ", path.display()));
         let user = host.user.as_ref().map_or_else(String::new, |user| format!("{user}@"));
-        format!("ssh {config}{user}{}", host.name)
+        let port = host.port.map_or_else(String::new, |port| format!("-p {port} "));
+        format!("ssh {config}{port}{user}{}", host.name)
     }
 }
 
@@ -60,7 +73,8 @@ impl Default for SshOptions {
 pub struct SshLauncher {
     options: SshOptions,
     control: Arc<ControlDirectory>,
-    payload: OnceCell<Arc<Payload>>,
+    payload: PayloadCell,
+    jumps: Jumps,
 }
 
 impl SshLauncher {
@@ -70,15 +84,8 @@ impl SshLauncher {
     /// [`FleetError::Setup`] where that folder cannot be made.
     pub fn new(options: SshOptions) -> Result<Self, FleetError> {
         let control = Arc::new(ControlDirectory::create()?);
-        Ok(Self { options, control, payload: OnceCell::new() })
-    }
-
-    async fn payload(&self, host: &Host, spec: &AgentSpec) -> Result<Arc<Payload>, LaunchError> {
-        let read = || Payload::read(spec.executable.clone());
-        self.payload.get_or_try_init(read).await.map(Arc::clone).map_err(|error| {
-            let detail = format!("{}: {error}", spec.executable.display());
-            LaunchError::new(&host.name, LaunchErrorKind::Local, detail, "check that our own executable may be read")
-        })
+        let jumps = Jumps::new(options.jump_window);
+        Ok(Self { options, control, payload: PayloadCell::default(), jumps })
     }
 
     async fn launch(
@@ -89,25 +96,18 @@ impl SshLauncher {
         stage: &Stage,
     ) -> Result<Launched, LaunchError> {
         stage.set("reading the executable");
-        let payload = self.payload(host, spec).await?;
+        let payload = self.payload.get(host, spec).await?;
         stage.set("connecting with ssh");
         let master = Master::connect(&self.options, &self.control, host).await?;
-        let bootstrap = Bootstrap { host, session: master.session(), payload: &payload, stage };
-        let path = bootstrap.provide(freshness).await?;
-        stage.set("waiting for the agent's first word");
-        let mut child = bootstrap.start_agent(&path, &spec.env).await?;
-        let missing = || {
-            let detail = "a stream of the ssh channel is missing";
-            LaunchError::new(&host.name, LaunchErrorKind::Other, detail, "report this: it is a fault in gdrtune")
-        };
-        let stdin = child.stdin().take().ok_or_else(missing)?;
-        let stdout = child.stdout().take().ok_or_else(missing)?;
-        let stderr = child.stderr().take().ok_or_else(missing)?;
-        Ok(Launched {
-            stdin: Box::new(stdin),
-            stdout: Box::new(stdout),
-            stderr: Box::new(stderr),
-            process: Box::new(SshProcess { end: End::Waiting(Box::pin(bootstrap::end_of(child))), master }),
+        let bootstrap = Bootstrap::new(host, spec, &payload, freshness, stage);
+        let shell = channel::open(host, master, &format!("exec {}", bootstrap.line())).await?;
+        bootstrap.run(shell).await.map_err(|error| match error {
+            BootstrapError::Launch(error) => error,
+            BootstrapError::NoAnswer(LastWords { ended, said }) => {
+                let detail = format!("the login shell did not run our probe ({ended}): {said}");
+                let hint = "check that a command such as `ssh HOST true` works there: restricted shells and forced commands do not";
+                LaunchError::new(&host.name, LaunchErrorKind::Probe, detail, hint)
+            }
         })
     }
 }
@@ -123,35 +123,11 @@ impl Launcher for SshLauncher {
         Box::pin(self.launch(host, spec, freshness, stage))
     }
 
+    fn turn<'a>(&'a self, host: &'a Host) -> BoxFuture<'a, Option<OwnedSemaphorePermit>> {
+        Box::pin(self.jumps.turn(&self.options, host))
+    }
+
     fn can_replace(&self) -> bool {
         true
-    }
-}
-
-enum End {
-    Waiting(BoxFuture<'static, Ended>),
-    Known(Ended),
-}
-
-/// The channel to an agent and the connection that it runs on. Both end when it is dropped.
-struct SshProcess {
-    end: End,
-    master: Master,
-}
-
-impl AgentProcess for SshProcess {
-    fn wait(&mut self) -> BoxFuture<'_, Ended> {
-        Box::pin(async {
-            let ended = match &mut self.end {
-                End::Waiting(future) => future.await,
-                End::Known(ended) => ended.clone(),
-            };
-            self.end = End::Known(ended.clone());
-            ended
-        })
-    }
-
-    fn close(self: Box<Self>) -> BoxFuture<'static, ()> {
-        Box::pin(self.master.close())
     }
 }

@@ -3,12 +3,33 @@
 use std::{fmt::Write as _, io, path::PathBuf, sync::Arc};
 
 use sha2::{Digest, Sha256};
+use tokio::sync::OnceCell;
+
+use super::AgentSpec;
+use crate::{
+    error::{LaunchError, LaunchErrorKind},
+    hosts::Host,
+};
 
 /// The bytes that are uploaded and the name that they are stored under.
 pub(super) struct Payload {
     pub(super) bytes: Vec<u8>,
     /// SHA-256 in lower-case hexadecimal digits.
     pub(super) sha256: String,
+}
+
+/// The executable of a launcher, read when it is first needed.
+#[derive(Debug, Default)]
+pub(super) struct PayloadCell(OnceCell<Arc<Payload>>);
+
+impl PayloadCell {
+    pub(super) async fn get(&self, host: &Host, spec: &AgentSpec) -> Result<Arc<Payload>, LaunchError> {
+        let read = || Payload::read(spec.executable.clone());
+        self.0.get_or_try_init(read).await.map(Arc::clone).map_err(|error| {
+            let detail = format!("{}: {error}", spec.executable.display());
+            LaunchError::new(&host.name, LaunchErrorKind::Local, detail, "check that our own executable may be read")
+        })
+    }
 }
 
 impl std::fmt::Debug for Payload {
