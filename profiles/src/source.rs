@@ -48,7 +48,8 @@ pub enum TextError {
 }
 
 impl TextError {
-    pub(crate) fn unknown_preset(what: &'static str, name: &str, presets: &[Preset]) -> Self {
+    /// `name` is none of `presets`, which are of what `what` says.
+    pub fn unknown_preset(what: &'static str, name: &str, presets: &[Preset]) -> Self {
         let accepted = format!("{}, or a TOML file{}", names(presets), preset_hint(name, presets));
         Self::UnknownPreset { what, name: name.to_owned(), accepted }
     }
@@ -75,25 +76,38 @@ pub struct Preset {
 
 /// A text and the name that messages give it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Source<'a> {
-    pub(crate) text: &'a str,
-    pub(crate) file: &'a str,
+pub struct Source<'a> {
+    /// The text.
+    pub text: &'a str,
+    /// The name.
+    pub file: &'a str,
 }
 
 impl<'a> Source<'a> {
     /// The text as a table, types not looked at.
-    pub(crate) fn table(self) -> Result<Spanned<DeTable<'a>>, TextError> {
+    ///
+    /// # Errors
+    /// [`TextError::Malformed`]: it is no TOML.
+    pub fn table(self) -> Result<Spanned<DeTable<'a>>, TextError> {
         DeTable::parse(self.text).map_err(|error| self.describe(&error))
     }
 
     /// The fields of a table of this text.
-    pub(crate) fn fields<T: DeserializeOwned>(self, table: Spanned<DeTable<'a>>) -> Result<T, TextError> {
+    ///
+    /// # Errors
+    /// [`TextError`]: a field or a value is not as it should be.
+    pub fn fields<T: DeserializeOwned>(self, table: Spanned<DeTable<'a>>) -> Result<T, TextError> {
         T::deserialize(toml::de::Deserializer::from(table)).map_err(|error| self.describe(&error))
     }
 
     /// An error about a value of this text.
-    pub(crate) fn wrong<T>(self, value: &Spanned<T>, cause: impl Display) -> TextError {
-        TextError::Malformed { place: self.place(value.span().start), cause: cause.to_string() }
+    pub fn wrong<T>(self, value: &Spanned<T>, cause: impl Display) -> TextError {
+        self.wrong_at(value.span().start, cause)
+    }
+
+    /// An error about what begins at byte `offset` of this text.
+    pub fn wrong_at(self, offset: usize, cause: impl Display) -> TextError {
+        TextError::Malformed { place: self.place(offset), cause: cause.to_string() }
     }
 
     /// The name that a file has by itself: its own without folders and ending, with `-` for what no name holds.

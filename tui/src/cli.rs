@@ -12,8 +12,8 @@ use gdrtune_session::run::Shapes;
 use gdrtune_tuner::search::Strategy;
 use gdrtune_wire::WorkerCommand;
 
-use self::parse::{parse_choice, parse_duration_s, parse_engine, parse_named, parse_worker_command};
-pub(crate) use self::presets::{GoalArgs, ObjectiveArg, SpaceArgs};
+use self::parse::{parse_choice, parse_duration_s, parse_named, parse_worker_command};
+pub(crate) use self::presets::{GoalArgs, ObjectiveArg, OfflineArgs, SpaceArgs};
 use crate::ui::ThemeName;
 
 /// Exit codes, shown at the end of `--help`.
@@ -46,7 +46,8 @@ pub(crate) enum Command {
     /// Tune four ranks on this machine in about half a minute; needs no hardware
     Demo(DemoArgs),
     /// Tune a cluster and write a profile
-    Tune(TuneArgs),
+    // By far the largest.
+    Tune(Box<TuneArgs>),
     /// Measure one setting and print a table like nccl-tests'
     Bench(BenchArgs),
     /// Measure a profile against the defaults again, in fresh processes; sizes that no rule covers are left out
@@ -135,8 +136,8 @@ pub(crate) struct HostArgs {
 /// What is measured.
 #[derive(Debug, Args)]
 pub(crate) struct MeasureArgs {
-    /// What runs the collectives: native (host memory over TCP, needs no GPU) or nccl (NCCL on the GPUs); choices of one say nothing about the other. With tune also replay: nothing runs, times come from a recorded --grid
-    #[arg(long, default_value = "native", value_parser = parse_engine)]
+    /// What runs the collectives: native (host memory over TCP, needs no GPU) or nccl (NCCL on the GPUs); choices of one say nothing about the other. With tune also replay (times come from a recorded --grid) and sim (from a model of a --cluster): nothing runs
+    #[arg(long, default_value = "native", value_parser = parse_named::<Engine>)]
     pub(crate) engine: Engine,
     /// Collectives, separated by commas: allreduce, allgather, reducescatter, broadcast, reduce, alltoall, sendrecv
     #[arg(long, value_name = "LIST", default_value = "allreduce", value_delimiter = ',', value_parser = parse_named::<Collective>)]
@@ -248,19 +249,19 @@ pub(crate) struct TuneArgs {
     /// them for several; they ship if they pass in every shape.
     #[arg(long, value_name = "NODESxRANKS_PER_NODE,...", value_parser = parse_named::<Shapes>, conflicts_with = "ranks_per_node")]
     pub(crate) shapes: Option<Shapes>,
-    /// Recorded grid for --engine replay: CSV as `gdrtune bench --choices all --csv` writes it
-    #[arg(long, value_name = "FILE")]
-    pub(crate) grid: Option<PathBuf>,
+    /// What is measured in the place of hosts.
+    #[command(flatten)]
+    pub(crate) offline: OfflineArgs,
     /// What counts as better.
     #[command(flatten)]
     pub(crate) goal: GoalArgs,
     /// What is searched.
     #[command(flatten)]
     pub(crate) space: SpaceArgs,
-    /// Time for the whole run, such as 90s, 5m or 1h (default: the space's, 5m for the standard one; of a replay, whose time is the recorded one: none); a verification that has begun is finished, even if that takes longer
+    /// Time for the whole run, such as 90s, 5m or 1h (default: the space's, 5m for the standard one; of a replay or a simulation, whose time is the recorded or the simulated one: none); a verification that has begun is finished, even if that takes longer
     #[arg(long, value_name = "TIME", value_parser = parse_duration_s)]
     pub(crate) budget: Option<f64>,
-    /// Measurements of the search at most, the default arm's included; the verification's are not counted (default: no limit; of a replay without --budget: 5 for each recorded cell)
+    /// Measurements of the search at most, the default arm's included; the verification's are not counted (default: no limit; without --budget, of a replay: 5 for each recorded cell, of a simulation: 4000, which take about a second)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) trials: Option<u64>,
     /// How environments are searched: model (learns what each setting does), coordinate-descent, annealing, random, exhaustive,
@@ -526,7 +527,6 @@ mod tests {
     fn wrong_use_is_explained() {
         let cases: &[(&[&str], &str)] = &[
             (&["tune", "--collectives", "all_reduce"], "unknown collective `all_reduce`: use one of allreduce,"),
-            (&["tune", "--engine", "sim"], "this build does not measure with `sim`: use native, nccl or replay"),
             (&["tune", "--engine", "mpi"], "unknown engine `mpi`: use one of nccl, native, replay, sim"),
             (&["tune", "--budget", "5d"], "unknown unit `d`: use s, m or h"),
             (&["tune", "-w", "a", "--hostfile", "b"], "cannot be used with"),

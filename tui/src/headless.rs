@@ -47,6 +47,7 @@ pub(crate) struct PlainLines<W> {
     failed: u64,
     last_progress_ms: u64,
     phase: Option<Phase>,
+    /// Time of the whole run; none where that is not the user's, but recorded or simulated.
     budget_s: Option<f64>,
     /// The last score of the environment that the search is at; said when it turns elsewhere.
     score: Option<String>,
@@ -107,7 +108,7 @@ impl<W: Write + Send> PlainLines<W> {
 impl<W: Write + Send> Progress for PlainLines<W> {
     fn catch_up(&mut self, record: &Record) {
         match &record.event {
-            Event::RunStarted { budget_s, .. } => self.budget_s = *budget_s,
+            Event::RunStarted { engine, budget_s, .. } => self.budget_s = budget_s.filter(|_| engine.is_real()),
             Event::Phase { phase } => self.phase = Some(*phase),
             Event::Trial(trial) => {
                 self.trials += 1;
@@ -133,7 +134,7 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 sm_cost,
                 ..
             } => {
-                self.budget_s = *budget_s;
+                self.budget_s = budget_s.filter(|_| engine.is_real());
                 let goal = goal_words(workload, objective, *sm_cost).map(|goal| format!(", {goal}"));
                 let goal = goal.unwrap_or_default();
                 self.line(
@@ -181,6 +182,10 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 self.line(t, &format!("environment {index}: failed: {note}"))
             }
             Event::Trial(trial) => self.trial(t, trial),
+            Event::Importance { knobs } => {
+                self.say_score(t)?;
+                knobs.iter().try_for_each(|knob| self.line(t, &knob.to_string()))
+            }
             Event::Verdict { point, speedup, default_us, tuned_us, decision } => {
                 self.line(t, &verdict_text(*point, speedup, *default_us, *tuned_us, *decision))
             }

@@ -14,9 +14,6 @@ use std::{
 use common::{gdrtune, gdrtune_processes, output, root, standins::library_path, stderr, wait_until};
 use serde_json::Value;
 
-/// Seeds of the moments at which runs are killed.
-const KILLS: u64 = 20;
-
 /// Bytes that a child can be ahead of its reader: a page is the least that the system takes.
 const PIPE: usize = 4096;
 
@@ -108,21 +105,36 @@ fn outcome(home: &Path) -> (String, String, Vec<Value>) {
 
 #[test]
 fn a_run_killed_at_20_random_moments_resumes_to_the_same_profile() {
+    killed_runs_resume_to_the_same_profile(tune, 20);
+}
+
+#[test]
+fn a_simulated_run_killed_at_any_moment_resumes_to_the_same_profile() {
+    let tune = |home: &Path| {
+        let mut command = gdrtune(home);
+        command.args(["tune", "--engine", "sim", "--cluster", "ll-larger", "--sizes", "256K-16M"]);
+        command.args(["--trials", "150", "--seed", "3", "--out", "out"]);
+        command
+    };
+    killed_runs_resume_to_the_same_profile(tune, 6);
+}
+
+/// Kills runs at random moments, every second one once more, and compares what comes of them with a run that is left alone.
+fn killed_runs_resume_to_the_same_profile(tune: fn(&Path) -> Command, kills: u64) {
     let whole = tempfile::tempdir().unwrap();
     let run = output(tune(whole.path()).arg("--headless"));
     assert!(run.status.success(), "{}", stderr(&run));
     let expected = outcome(whole.path());
     let lines = records(whole.path()).len() as u64;
 
-    for seed in 0..KILLS {
+    for seed in 0..kills {
         let home = tempfile::tempdir().unwrap();
         let home = home.path();
         kill_after(&mut tune(home), |_| true, 3 + random(seed, lines - 40));
         let mut left = vec![records(home).len() as u64];
-        // Every second one is killed once more.
         if seed % 2 == 1 {
             let rest = lines.saturating_sub(left[0] + 40).max(1);
-            kill_after(&mut resume(home), |_| true, 1 + random(seed + KILLS, rest));
+            kill_after(&mut resume(home), |_| true, 1 + random(seed + kills, rest));
             left.push(records(home).len() as u64);
         }
         assert!(of_type(&records(home), "finished").is_empty(), "{left:?} of {lines}: the kill came too late");
@@ -134,6 +146,33 @@ fn a_run_killed_at_20_random_moments_resumes_to_the_same_profile() {
         assert_eq!(differing, None, "killed after {left:?} of {lines} lines");
         assert_eq!(measured.len(), expected.2.len(), "nothing is measured twice");
         assert_eq!(of_type(&records(home), "resumed").len(), left.len());
+    }
+}
+
+#[test]
+fn a_simulated_run_goes_on_with_the_same_cluster_alone() {
+    let text = fs::read_to_string(root().join("tuner/clusters/slow-hca.toml")).unwrap();
+    for cluster in ["c.toml", "slow-hca"] {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path();
+        fs::write(home.join("c.toml"), &text).unwrap();
+        let args = ["tune", "--engine", "sim", "--cluster", cluster, "--trials", "200"];
+        kill_after(gdrtune(home).args(args), |_| true, 40);
+        // One changes in its file, the other with gdrtune, so that the hash that the run began with is another one.
+        fs::write(home.join("c.toml"), text.replace("12.0", "24.0")).unwrap();
+        let stored = fs::read_to_string(store(home)).unwrap();
+        if cluster == "slow-hca" {
+            let begun = of_type(&records(home), "invoked")[0]["inputs"][0]["sha256"].as_str().unwrap().to_owned();
+            fs::write(store(home), stored.replace(&begun, "sha256:0")).unwrap();
+        }
+        let run = output(resume(home).arg("--headless"));
+        assert_eq!(run.status.code(), Some(2), "{}", stderr(&run));
+        assert!(stderr(&run).contains(&format!("{cluster} is not what it was when run ")), "{}", stderr(&run));
+
+        fs::write(home.join("c.toml"), &text).unwrap();
+        fs::write(store(home), stored).unwrap();
+        let run = output(resume(home).arg("--headless"));
+        assert!(run.status.success(), "{}", stderr(&run));
     }
 }
 

@@ -30,7 +30,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return arguments[1..].iter().try_for_each(|name| cost(&cluster(name)?));
     }
     let seeds: u64 = if arguments.is_empty() { 20 } else { arguments.remove(0).parse()? };
-    let names = if arguments.is_empty() { names()? } else { arguments };
+    let library = || Cluster::PRESETS.iter().map(|preset| preset.name.to_owned()).collect();
+    let names: Vec<String> = if arguments.is_empty() { library() } else { arguments };
     println!(
         "{:<24} {:>7} {:>7} {:>7} {:>7} {:>6} {:>9} {:>7}",
         "cluster", "found", "losing", "shipped", "trials", "envs", "simulated", "wall"
@@ -105,24 +106,9 @@ fn cost(cluster: &Cluster) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn folder() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("clusters")
-}
-
-fn names() -> Result<Vec<String>, Box<dyn std::error::Error>> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder())? {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        names.extend(name.strip_suffix(".toml").map(str::to_owned));
-    }
-    names.sort();
-    Ok(names)
-}
-
 fn cluster(name: &str) -> Result<Cluster, Box<dyn std::error::Error>> {
     let is_path = Path::new(name).extension().is_some_and(|extension| extension == "toml");
-    let path = if is_path { name.into() } else { folder().join(format!("{name}.toml")) };
-    Ok(Cluster::parse(&fs::read_to_string(&path)?).map_err(|error| format!("{}: {error}", path.display()))?)
+    Ok(if is_path { Cluster::parse(&fs::read_to_string(name)?, name)? } else { Cluster::preset(name)? })
 }
 
 /// The default's time, the best choice alone, and the best environment alone and with choices.

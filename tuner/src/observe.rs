@@ -2,7 +2,10 @@
 
 use gdrtune_profiles::vocab::{Choice, Environment, Point};
 
-use crate::bench::{Sample, Script};
+use crate::{
+    bench::{Sample, Script},
+    search::KnobImportance,
+};
 
 /// Something that the search did or decided.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,6 +68,8 @@ pub enum Note<'a> {
         /// Why.
         why: &'a str,
     },
+    /// What each knob did in the search, the largest effects first.
+    Importance(&'a [KnobImportance]),
 }
 
 /// The best known setting for one point.

@@ -15,7 +15,7 @@ use gdrtune_tuner::{
     observe::{Directive, Silent},
     plan::{candidate, fallback},
     race::{RaceConfig, channel_cost},
-    search::{SearchError, SearchOutcome, SearchPlan, StoppedBy, Strategy, run_search},
+    search::{Effect, SearchError, SearchOutcome, SearchPlan, StoppedBy, Strategy, run_search},
     space::{Constraints, Dimension, Space},
 };
 
@@ -123,6 +123,31 @@ fn every_strategy_finds_environment_and_choices() {
     }
     // A setting without effect is lucky now and then: 3 values of it in 20 searches. The verification leaves it out.
     assert!(useless <= 3, "{useless}");
+}
+
+#[test]
+fn every_strategy_tells_which_knobs_mattered() {
+    for strategy in [Strategy::Model, Strategy::CoordinateDescent, Strategy::Annealing, Strategy::Exhaustive] {
+        let (mut mattered, mut without_effect) = (0, 0);
+        for seed in 0..5 {
+            let mut recorder = Recorder::new();
+            let mut bench = Fake::new(cluster, 0.05, seed);
+            let plan = plan(2_500, seed, strategy);
+            let outcome = run_search(&mut bench, &space(), &plan, &mut recorder, &Cancel::new()).unwrap();
+            let of = |name: &str| outcome.importance.iter().find(|knob| knob.name == name);
+            let interface = of("NCCL_SOCKET_IFNAME").expect("it was varied");
+            assert_eq!((interface.effect, interface.best.as_deref()), (Effect::Mattered, Some("=fast")), "{strategy}");
+            assert_eq!(outcome.importance[0].name, interface.name, "{strategy}: the largest effect comes first");
+            assert!(2.0 < interface.factor, "{strategy}: {interface:?}");
+            mattered += u32::from(of("NSOCKS").is_some_and(|knob| knob.effect == Effect::Mattered));
+            let chunk = of("CHUNK").map(|knob| knob.effect);
+            assert_ne!(chunk, Some(Effect::Mattered), "{strategy} {seed}");
+            without_effect += u32::from(chunk == Some(Effect::None));
+            assert_eq!(recorder.lines.iter().filter(|line| line.starts_with("Importance")).count(), 1);
+        }
+        // Four sockets save a fifth; few environments may be too few to say.
+        assert!(4 <= mattered && 2 <= without_effect, "{strategy}: {mattered} {without_effect}");
+    }
 }
 
 /// Settings do nothing; one choice is 10 % faster than the default everywhere, the others are slower.

@@ -10,7 +10,7 @@ use gdrtune_tuner::{
 const RAILS: &str = include_str!("../clusters/rail-optimised.toml");
 
 fn simulated(text: &str, seed: u64) -> Simulated {
-    let cluster = Cluster::parse(text).unwrap_or_else(|error| panic!("{error}"));
+    let cluster = Cluster::parse(text, "c.toml").unwrap_or_else(|error| panic!("{error}"));
     Simulated::new(cluster, SimConfig { seed, read_deployment: None })
 }
 
@@ -76,8 +76,8 @@ fn errors_have_a_line_and_the_nearest_name() {
         // Of two NICs with one name the list is named.
         let place = if right.contains("mlx5") { "nics = [" } else { right };
         let line = 1 + RAILS.lines().position(|line| line.contains(place)).unwrap();
-        let error = Cluster::parse(&RAILS.replace(right, wrong)).unwrap_err();
-        assert!(error.line == line && error.cause.contains(cause), "{wrong}: {error}");
+        let error = Cluster::parse(&RAILS.replace(right, wrong), "c.toml").unwrap_err().to_string();
+        assert!(error.starts_with(&format!("c.toml:{line}:")) && error.contains(cause), "{wrong}: {error}");
     }
 }
 
@@ -215,7 +215,7 @@ fn faults_are_outcomes_and_only_lost_nodes_and_bad_environments_end_a_script() {
     let script = hangs.map(|(point, choice, repeats)| Item { point, choice, repeats }).to_vec();
     let script = Script { setup: live(), fresh: false, items: script };
     let lost = bench.run(&script, &Cancel::new(), &mut |_| count += 1).unwrap_err();
-    assert_eq!(lost.to_string(), "a node is gone since 90 s (simulated)");
+    assert_eq!(lost.to_string(), "a node is gone since 90 s of simulated time");
     assert!((1..9).contains(&count), "{count}");
     assert!(matches!(run(&mut bench, Setup::Site, &[]), Err(BenchError::Lost(_))));
 }

@@ -12,14 +12,8 @@ const SEEDS: u64 = 2;
 /// in 6 of 10. At 0.95 it does in one of twenty.
 const SEEDS_OF_NOTHING: u64 = 8;
 
-fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("clusters")
-}
-
 fn cluster(name: &str) -> Cluster {
-    let path = folder().join(format!("{name}.toml"));
-    let text = fs::read_to_string(&path).expect("a cluster file");
-    Cluster::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    Cluster::preset(name).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A test for each cluster, so that they run side by side and fail by name.
@@ -79,13 +73,16 @@ fn best(bench: &Simulated, environment: &Environment, point: Point) -> f64 {
 
 #[test]
 fn what_the_files_state_is_there_and_every_file_is_tuned() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("clusters");
     let mut names: Vec<String> =
-        fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     assert_eq!(names, LIBRARY.iter().map(|name| format!("{name}.toml")).collect::<Vec<_>>());
+    assert_eq!(LIBRARY, Cluster::PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>());
     for name in LIBRARY {
         let bench = Simulated::new(cluster(name), SimConfig { seed: 0, read_deployment: None });
         let (truth, space) = (&bench.cluster().truth, bench.space());
+        assert!(!truth.points().is_empty(), "{name}");
         for gain in &truth.gains {
             let point = Point { collective: gain.collective, bytes: gain.bytes.0 };
             let found = best(&bench, &truth.environment, point);

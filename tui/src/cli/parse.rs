@@ -1,6 +1,6 @@
 //! Values of options, from their text. The errors are shown behind the option's name.
 
-use gdrtune_profiles::vocab::{Choice, Engine};
+use gdrtune_profiles::vocab::Choice;
 use gdrtune_wire::WorkerCommand;
 
 /// A value of a closed vocabulary.
@@ -14,14 +14,6 @@ where
 /// The words of a worker command.
 pub(super) fn parse_worker_command(text: &str) -> Result<WorkerCommand, String> {
     WorkerCommand::parse(text).map_err(|error| error.to_string())
-}
-
-/// The engines that can measure today.
-pub(super) fn parse_engine(text: &str) -> Result<Engine, String> {
-    match parse_named(text)? {
-        engine @ (Engine::Native | Engine::Nccl | Engine::Replay) => Ok(engine),
-        other => Err(format!("this build does not measure with `{other}`: use native, nccl or replay")),
-    }
 }
 
 /// Seconds of `90`, `90s`, `5m` or `1h`.

@@ -1,13 +1,52 @@
-//! Options about what counts and what is searched. Those that take the name of a preset or a file list in their help what
+//! Options about what counts, what is searched, and what is measured in the place of hosts. Those that take the name of a preset or a file list in their help what
 //! there is, each with its own line about itself.
+
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use gdrtune_profiles::{source::Preset, space::SpaceFile, workload::Workload};
+use gdrtune_tuner::sim::Cluster;
 
 use super::parse::parse_percent;
 
 const WORKLOAD: &str = "What a job calls and how often, in the place of --collectives and --sizes: ";
 const SPACE: &str = "What is searched: ";
+
+const CLUSTER: &str = "Cluster for --engine sim: ";
+
+const CLUSTER_FILE: &str = "\
+A file describes nodes, links, what the engine may choose, and what is planted:
+
+  name = \"two nodes\"
+  nodes = 2
+  ranks_per_node = 8
+  [node]
+  nvlink_gbs = 370            # bus bandwidth of a ring over a node's GPUs
+  channel_gbs = 24            # of one channel
+  [network]
+  kind = \"verbs\"              # or sockets
+  nics = [                    # of every node; slowest_gbs is that of the slowest node
+    { name = \"mlx5_0\", rate_gbs = 48 },
+    { name = \"mlx5_1\", rate_gbs = 48, slowest_gbs = 12 },
+  ]
+  connection_gbs = 24         # of one queue pair or socket
+  [engine]
+  algorithms = [\"ring\", \"tree\"]
+  protocols = [\"ll\", \"ll128\", \"simple\"]
+  channels = [1, 2, 4, 8, 16]
+  ceiling = 16                # most that the engine takes by itself
+  [search]                    # variables with the values to try
+  NCCL_IB_HCA = [\"^=mlx5_0\", \"^=mlx5_1\"]
+  [noise]                     # also: stalls, stall_factor, drift_per_hour
+  sample = 0.05               # standard deviation of the log of the time
+  [[effect]]                  # what the engine's own cost model does not know
+  factor = 1.5
+  calls = { protocol = \"ll\", min_bytes = \"1M\" }
+  [[fault]]                   # also: crash, wrong, unsupported, no-start, lost-node
+  kind = \"hang\"
+  calls = { algorithm = \"tree\", min_channels = 16 }
+
+[truth] has the collectives and sizes to tune for; in a file without it they are those of every tune.";
 
 const WORKLOAD_FILE: &str = "\
 A file has one entry for each size or range of sizes:
@@ -30,6 +69,16 @@ changes a preset:
   when = \"NCCL_IB_QPS_PER_CONNECTION=2,4\"     # only there
   [[forbid]]                         # not both
   settings = [\"NCCL_NTHREADS=256\", \"NCCL_BUFFSIZE\"]";
+
+/// What is measured in the place of hosts.
+#[derive(Debug, Args)]
+pub(crate) struct OfflineArgs {
+    /// Recorded grid for --engine replay: CSV as `gdrtune bench --choices all --csv` writes it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) grid: Option<PathBuf>,
+    #[arg(long, value_name = "NAME|FILE", help = cluster_help(), long_help = cluster_long_help())]
+    pub(crate) cluster: Option<String>,
+}
 
 /// What counts as better.
 #[derive(Debug, Args)]
@@ -95,6 +144,22 @@ fn space_long_help() -> String {
     format!("{SPACE}a name, or a TOML file\n\n{presets}\n\n{SPACE_FILE}")
 }
 
+/// Short help of `--cluster`.
+fn cluster_help() -> String {
+    format!("{CLUSTER}{}, or a TOML file (--help shows one)", names(Cluster::PRESETS))
+}
+
+/// Help of `--cluster`.
+fn cluster_long_help() -> String {
+    // Every start of gdrtune comes here, those of its workers too: to read all these files would take longer than the rest.
+    let about = |text: &str| {
+        let quoted = text.lines().find_map(|line| line.strip_prefix("name = "));
+        quoted.map(|name| name.trim_matches('"').to_owned()).unwrap_or_default()
+    };
+    let presets = list(Cluster::PRESETS, |name| Cluster::preset_text(name).map(about));
+    format!("{CLUSTER}a name, or a TOML file\n\n{presets}\n\n{CLUSTER_FILE}")
+}
+
 fn names(presets: &[Preset]) -> String {
     presets.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ")
 }
@@ -125,6 +190,9 @@ mod tests {
         for Preset { name, .. } in SpaceFile::PRESETS {
             assert_eq!(about(name), SpaceFile::preset(name).unwrap().about, "{name}");
         }
+        for Preset { name, .. } in Cluster::PRESETS {
+            assert_eq!(about(name), Cluster::preset(name).unwrap().name, "{name}");
+        }
     }
 
     #[test]
@@ -137,5 +205,9 @@ mod tests {
         assert_eq!((space.selection.forbidden.len(), space.settings.adds.len()), (1, 1));
         let workload = Workload::parse(&file(WORKLOAD_FILE), "help").unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(workload.calls.len(), 1);
+        let cluster = CLUSTER_FILE.rsplit_once("\n\n").unwrap().0;
+        let cluster = Cluster::parse(&file(cluster), "help").unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((cluster.search.len(), cluster.effect.len(), cluster.fault.len()), (1, 1, 1));
+        assert!(cluster.truth.points().is_empty());
     }
 }

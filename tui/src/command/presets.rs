@@ -2,7 +2,12 @@
 
 use std::{fs, path::Path};
 
-use gdrtune_profiles::{source::TextError, space::SpaceFile, workload::Workload};
+use gdrtune_profiles::{
+    source::{Preset, TextError},
+    space::SpaceFile,
+    workload::Workload,
+};
+use gdrtune_session::offline::SimRequest;
 
 use crate::exit::Failure;
 
@@ -22,9 +27,18 @@ pub(super) fn space(given: &str) -> Result<SpaceFile, Failure> {
     read("--space", given, SpaceFile::preset, SpaceFile::parse)
 }
 
+/// The simulated cluster of `--cluster`.
+///
+/// # Errors
+/// Wrong use: neither a preset nor a file, or a file that is no cluster.
+pub(super) fn cluster(given: &str) -> Result<SimRequest, Failure> {
+    read("--cluster", given, SimRequest::preset, SimRequest::parse)
+}
+
 /// The file that an option's value names, if it is no preset.
-pub(super) fn file_of<'a>(given: &'a str, mut presets: impl Iterator<Item = &'a str>) -> Option<&'a Path> {
-    (!presets.any(|preset| preset == given)).then(|| Path::new(given))
+pub(super) fn file_of<'a>(given: &'a str, presets: &[Preset]) -> Option<&'a Path> {
+    let is_preset = presets.iter().any(|preset| preset.name == given);
+    (!is_preset).then(|| Path::new(given))
 }
 
 /// A preset goes before a file of the same name: `./NAME` is the file.

@@ -14,8 +14,9 @@ use gdrtune_profiles::{
     profile::Profile,
     setting::SpaceSettings,
     size::parse_sizes,
+    source::Preset,
     space::SpaceFile,
-    vocab::{Collective, Point},
+    vocab::{Collective, Engine, Point},
     workload::Workload,
 };
 use gdrtune_session::{
@@ -28,7 +29,7 @@ use gdrtune_session::{
     run::{self, Goal, OUTPUT_FILES, RunConfig, RunOutcome, Target},
     store::RunWriter,
 };
-use gdrtune_tuner::{objective::Objective, search::Strategy};
+use gdrtune_tuner::{objective::Objective, search::Strategy, sim::Cluster};
 use rustix::system::uname;
 use tokio::sync::{mpsc, oneshot};
 
@@ -72,22 +73,27 @@ pub(crate) fn demo(args: &DemoArgs, again: Option<Again>) -> Result<Exit, Failur
 }
 
 pub(crate) fn tune(args: &TuneArgs, again: Option<Again>) -> Result<Exit, Failure> {
-    let space = super::presets::space(&args.space.space)?;
+    let mut space = super::presets::space(&args.space.space)?;
     let workload = args.goal.workload.as_deref().map(super::presets::workload).transpose()?;
     let goal = goal(&args.goal, workload.as_ref())?;
-    let Task { target, shapes, points, budget_s, max_trials } = match offline::task(args, workload.as_ref())? {
+    let SpaceArgs { pin, exclude, add, .. } = &args.space;
+    let settings = space.settings.clone().then(SpaceSettings::parse(pin, exclude, add).map_err(Failure::usage)?);
+    let task = offline::task(args, workload.as_ref(), &settings)?;
+    let Task { target, shapes, points, budget_s, max_trials } = match task {
         Some(task) => task,
         None => cluster_task(args, workload.as_ref(), space.budget_s)?,
     };
-    let SpaceArgs { pin, exclude, add, .. } = &args.space;
-    let settings = SpaceSettings::parse(pin, exclude, add).map_err(Failure::usage)?;
+    if let Target::Offline(request) = &target {
+        // It brings its own.
+        space.name = request.name();
+    }
     let existing = if args.force { Existing::Replace } else { Existing::Refuse };
     let out = claim(&args.out, existing, again.as_ref())?;
-    let invocation = invocation(&input_files(args), again.as_ref())?;
+    let invocation = invocation(&inputs(args), again.as_ref())?;
     let config = RunConfig {
         shapes,
         goal,
-        settings: space.settings.clone().then(settings),
+        settings,
         budget_s,
         max_trials,
         strategy: args.strategy,
@@ -98,12 +104,24 @@ pub(crate) fn tune(args: &TuneArgs, again: Option<Again>) -> Result<Exit, Failur
     execute(config, &args.show, args.expect_gain, again)
 }
 
-/// The files that decide what a run does.
-fn input_files(args: &TuneArgs) -> [Option<&Path>; 4] {
-    let workload = args.goal.workload.as_deref();
-    let workload = workload.and_then(|given| file_of(given, Workload::PRESETS.iter().map(|preset| preset.name)));
-    let space = file_of(&args.space.space, SpaceFile::PRESETS.iter().map(|preset| preset.name));
-    [args.hosts.hostfile.as_deref(), args.grid.as_deref(), workload, space]
+/// What decides what a run does, besides its arguments.
+#[derive(Debug, Clone, Copy)]
+enum Input<'a> {
+    /// A file that the arguments name.
+    File(&'a Path),
+    /// A cluster of the library: samples are computed from it, so that another gdrtune's may not go on with a run.
+    Preset(&'a Preset),
+}
+
+/// What decides what a run does. Workloads and spaces of the library show in what the run records.
+fn inputs(args: &TuneArgs) -> Vec<Input<'_>> {
+    let workload = args.goal.workload.as_deref().and_then(|given| file_of(given, Workload::PRESETS));
+    let space = file_of(&args.space.space, SpaceFile::PRESETS);
+    let cluster = args.offline.cluster.as_deref();
+    let preset = Cluster::PRESETS.iter().find(|preset| Some(preset.name) == cluster);
+    let cluster = cluster.and_then(|given| file_of(given, Cluster::PRESETS));
+    let files = [args.hosts.hostfile.as_deref(), args.offline.grid.as_deref(), workload, space, cluster];
+    files.into_iter().flatten().map(Input::File).chain(preset.map(Input::Preset)).collect()
 }
 
 /// What is tuned where, and how long.
@@ -184,18 +202,22 @@ fn base_config(
     }
 }
 
-/// How this process was asked for what it does, `files` being those that its arguments name; of a run that goes on, how that
-/// was.
+/// How this process was asked for what it does, `inputs` being what its arguments name; of a run that goes on, how that was.
 ///
 /// # Errors
 /// Wrong use: a file that cannot be read, or is not what it was when the run began.
-fn invocation(files: &[Option<&Path>], again: Option<&Again>) -> Result<Invocation, Failure> {
-    let read = |path: &&Path| {
-        let name = path.display().to_string();
-        let bytes = fs::read(path).with_context(|| format!("read {name}")).map_err(Failure::usage)?;
-        Ok(InputFile { path: name, sha256: run::sha256(&bytes) })
+fn invocation(inputs: &[Input<'_>], again: Option<&Again>) -> Result<Invocation, Failure> {
+    let read = |input: &Input<'_>| match input {
+        Input::File(path) => {
+            let name = path.display().to_string();
+            let bytes = fs::read(path).with_context(|| format!("read {name}")).map_err(Failure::usage)?;
+            Ok(InputFile { path: name, sha256: run::sha256(&bytes) })
+        }
+        Input::Preset(Preset { name, text }) => {
+            Ok(InputFile { path: (*name).to_owned(), sha256: run::sha256(text.as_bytes()) })
+        }
     };
-    let inputs = files.iter().flatten().map(read).collect::<Result<Vec<InputFile>, Failure>>()?;
+    let inputs = inputs.iter().map(read).collect::<Result<Vec<InputFile>, Failure>>()?;
     let host = uname().nodename().to_string_lossy().into_owned();
     let by = Owner { pid: std::process::id(), host };
     let Some(again) = again else {
@@ -207,7 +229,8 @@ fn invocation(files: &[Option<&Path>], again: Option<&Again>) -> Result<Invocati
     let begun = &again.earlier.invocation;
     if let Some(changed) = inputs.iter().find(|input| !begun.inputs.contains(input)) {
         let text = format!("{} is not what it was when run {} began", changed.path, again.earlier.run);
-        return Err(Failure::usage_text(text).with_hint("put the file back as it was, or begin another run"));
+        let hint = "put the file back as it was (a cluster of the library: the gdrtune that began the run), or begin another run";
+        return Err(Failure::usage_text(text).with_hint(hint));
     }
     Ok(Invocation { by, ..begun.clone() })
 }
@@ -267,6 +290,7 @@ fn execute(mut config: RunConfig, show: &ShowArgs, expect_gain: bool, again: Opt
         None => Recorder::new(writer, listener),
     };
     let measured = earlier.map(|earlier| earlier.measured);
+    let engine = config.target.engine();
     let (done, finished) = oneshot::channel();
     let handle = runtime.handle().clone();
     let session_controls = controls.clone();
@@ -302,7 +326,8 @@ fn execute(mut config: RunConfig, show: &ShowArgs, expect_gain: bool, again: Opt
     let joined = session.join().ok();
     let outcome =
         joined.with_context(|| format!("the session thread panicked; the run store is {}", store.display()))?;
-    conclude(outcome, &store, use_ui, expect_gain)
+    let outcome = outcome.map_err(|error| failure(error, engine, &store))?;
+    Ok(conclude(&outcome, &store, use_ui, expect_gain))
 }
 
 fn create_store(run: &str) -> Result<RunWriter, Failure> {
@@ -328,36 +353,38 @@ fn headless_listener(json: bool, told: &[Record], controls: Controls) -> Box<dyn
     })
 }
 
+/// A run without an outcome, with its exit code and the next step.
+fn failure(error: run::RunError, engine: Engine, store: &Path) -> Failure {
+    let exit = match &error {
+        run::RunError::Connect(_) | run::RunError::Unusable(_) => Exit::Preflight,
+        run::RunError::Usage(_) | run::RunError::Diverged(_) => Exit::Usage,
+        run::RunError::NodesLost(_) => Exit::NodesLost,
+        run::RunError::Interrupted => Exit::Interrupted,
+        run::RunError::Output(_) | run::RunError::Store(_) | run::RunError::Internal(_) => Exit::Unexpected,
+    };
+    let hint = match &error {
+        run::RunError::Connect(refused) if let Some(hint) = refused.hint() => hint.to_owned(),
+        run::RunError::Diverged(_) => {
+            "the machine, the files or gdrtune are not what they were: put them back, or begin \
+                                       another run with gdrtune tune"
+                .to_owned()
+        }
+        // A resumed run would lose it again.
+        run::RunError::NodesLost(_) if engine == Engine::Sim => format!(
+            "the cluster file says so: take its lost-node out, or give fewer --trials; what was measured is in {}",
+            store.display()
+        ),
+        run::RunError::Interrupted | run::RunError::NodesLost(_) => {
+            let run = store.file_stem().unwrap_or_default().display();
+            format!("gdrtune runs resume {run} goes on from here; what was measured is in {}", store.display())
+        }
+        _ => format!("everything that was measured is in {}", store.display()),
+    };
+    Failure::new(exit, error).with_hint(hint)
+}
+
 /// The exit code, and the last words on stderr.
-fn conclude(
-    outcome: Result<RunOutcome, run::RunError>,
-    store: &Path,
-    after_ui: bool,
-    expect_gain: bool,
-) -> Result<Exit, Failure> {
-    let outcome = outcome.map_err(|error| {
-        let exit = match &error {
-            run::RunError::Connect(_) | run::RunError::Unusable(_) => Exit::Preflight,
-            run::RunError::Usage(_) | run::RunError::Diverged(_) => Exit::Usage,
-            run::RunError::NodesLost(_) => Exit::NodesLost,
-            run::RunError::Interrupted => Exit::Interrupted,
-            run::RunError::Output(_) | run::RunError::Store(_) | run::RunError::Internal(_) => Exit::Unexpected,
-        };
-        let hint = match &error {
-            run::RunError::Connect(refused) if let Some(hint) = refused.hint() => hint.to_owned(),
-            run::RunError::Diverged(_) => {
-                "the machine, the files or gdrtune are not what they were: put them back, or begin \
-                                           another run with gdrtune tune"
-                    .to_owned()
-            }
-            run::RunError::Interrupted | run::RunError::NodesLost(_) => {
-                let run = store.file_stem().unwrap_or_default().display();
-                format!("gdrtune runs resume {run} goes on from here; what was measured is in {}", store.display())
-            }
-            _ => format!("everything that was measured is in {}", store.display()),
-        };
-        Failure::new(exit, error).with_hint(hint)
-    })?;
+fn conclude(outcome: &RunOutcome, store: &Path, after_ui: bool, expect_gain: bool) -> Exit {
     let mut last_words = String::new();
     if after_ui {
         last_words = format!("{}\n", outcome.summary);
@@ -368,12 +395,12 @@ fn conclude(
     last_words.push_str(&["run store: ", &store.display().to_string(), "\n"].concat());
     // A closed stderr changes nothing about the exit code.
     drop(io::stderr().write_all(last_words.as_bytes()));
-    Ok(match outcome.end {
+    match outcome.end {
         RunEnd::Interrupted => Exit::Interrupted,
         RunEnd::NodesLost => Exit::NodesLost,
         RunEnd::Failed => Exit::Unexpected,
         RunEnd::Tuned | RunEnd::DefaultsBest if outcome.failed_trials > 0 => Exit::TrialsFailed,
         RunEnd::DefaultsBest if expect_gain => Exit::NoGain,
         RunEnd::Tuned | RunEnd::DefaultsBest => Exit::Done,
-    })
+    }
 }

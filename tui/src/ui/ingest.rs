@@ -46,43 +46,51 @@ impl Run {
         }
     }
 
+    /// What the run is.
+    fn ingest_start(&mut self, t_ms: u64, started: Event) {
+        let Event::RunStarted {
+            run,
+            engine,
+            hosts,
+            nodes,
+            ranks,
+            points,
+            budget_s,
+            max_trials,
+            tool,
+            workload,
+            objective,
+            sm_cost,
+            ..
+        } = started
+        else {
+            return;
+        };
+        self.note(t_ms, Level::Info, format!("run {run} of gdrtune {tool} on {hosts}"));
+        if let Some(goal) = goal_words(&workload, &objective, sm_cost) {
+            self.note(t_ms, Level::Info, goal);
+        }
+        for point in points {
+            self.series(point);
+        }
+        self.summary.label = Some(Label {
+            run,
+            engine,
+            emulated: false,
+            hosts,
+            n_nodes: nodes,
+            n_ranks: ranks,
+            // Recorded or simulated time is not that of the clock beside it.
+            budget_ms: budget_s.filter(|_| engine.is_real()).map(|s| (s * 1000.0) as u64),
+            max_trials,
+            shape: None,
+        });
+    }
+
     /// Events that come a few times in a run.
     fn ingest_rare(&mut self, t_ms: u64, event: Event) {
         match event {
-            Event::RunStarted {
-                run,
-                engine,
-                hosts,
-                nodes,
-                ranks,
-                points,
-                budget_s,
-                max_trials,
-                tool,
-                workload,
-                objective,
-                sm_cost,
-                ..
-            } => {
-                self.note(t_ms, Level::Info, format!("run {run} of gdrtune {tool} on {hosts}"));
-                if let Some(goal) = goal_words(&workload, &objective, sm_cost) {
-                    self.note(t_ms, Level::Info, goal);
-                }
-                for point in points {
-                    self.series(point);
-                }
-                self.summary.label = Some(Label {
-                    run,
-                    engine,
-                    emulated: false,
-                    hosts,
-                    n_nodes: nodes,
-                    n_ranks: ranks,
-                    budget_ms: budget_s.map(|s| (s * 1000.0) as u64),
-                    max_trials,
-                    shape: None,
-                });
-            }
+            started @ Event::RunStarted { .. } => self.ingest_start(t_ms, started),
             Event::Resumed { at, trials, .. } => {
                 // Its process ended, not the run.
                 self.summary.ended = None;
@@ -130,6 +138,11 @@ impl Run {
                     write!(line, " ({note})").unwrap_or_default();
                 }
                 self.note(t_ms, if score.is_some() { Level::Info } else { Level::Warn }, line);
+            }
+            Event::Importance { knobs } => {
+                for knob in knobs {
+                    self.note(t_ms, Level::Info, knob.to_string());
+                }
             }
             Event::WorkersStarted { process, setup, setup_ms, .. } => {
                 self.note(t_ms, Level::Debug, format!("workers {process} ready in {setup_ms:.0} ms: {setup}"));

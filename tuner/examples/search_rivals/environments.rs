@@ -185,8 +185,8 @@ mod tests {
     use super::*;
 
     const ROWS: &str = "socket_nthreads,nsocks_perthread,buffsize,collective,bytes,algorithm,protocol,channels,mean_us\n\
-        1,1,1,allreduce,8,ring,ll,1,100\n1,1,1,allreduce,8,ring,ll,2,150\n1,1,1,allreduce,16,ring,ll,1,100\n\
-        2,1,1,allreduce,8,ring,ll,1,50\n2,1,1,allreduce,16,ring,ll,1,101\n";
+        1,1,1024,allreduce,8,ring,ll,1,100\n1,1,1024,allreduce,8,ring,ll,2,150\n1,1,1024,allreduce,16,ring,ll,1,100\n\
+        2,1,1024,allreduce,8,ring,ll,1,50\n2,1,1024,allreduce,16,ring,ll,1,101\n";
 
     #[test]
     fn steps_are_scored_by_truth_and_found_at_the_first_good_one() {
@@ -195,7 +195,7 @@ mod tests {
         let mut text = String::from("header\n");
         for (step, counts, threads, channels) in [(1, "1,1", 1, 2), (4, "3,3", 2, 1), (5, "7,9", 2, 1)] {
             for (bytes, channels) in [(8, channels), (16, 1)] {
-                let cell = format!("{threads},1,1,allreduce,{bytes},ring,ll,{channels}");
+                let cell = format!("{threads},1,1024,allreduce,{bytes},ring,ll,{channels}");
                 text = format!("{text}TPE,1000,0,{step},{counts},{cell}\n");
             }
         }

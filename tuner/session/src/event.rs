@@ -11,8 +11,10 @@ use gdrtune_profiles::{
 };
 use serde::{Deserialize, Serialize};
 
+pub use self::importance::{Knob, KnobEffect};
 pub use self::resume::{InputFile, Invocation, Owner, RanInstead, ScriptSetup};
 
+mod importance;
 mod resume;
 
 /// Version of the lines of a run store.
@@ -224,6 +226,11 @@ pub enum Event {
         samples: u32,
         /// Median time of the default arm in microseconds.
         default_us: f64,
+    },
+    /// What each knob did in the search, the largest effects first.
+    Importance {
+        /// Those with several values among the environments that were tried.
+        knobs: Vec<Knob>,
     },
     /// What the A/B says of one point.
     Verdict {

@@ -34,6 +34,9 @@ const REACH: f64 = 1.5;
 /// changed knob.
 const ENVIRONMENT_DEVIATION: f64 = 0.2;
 
+/// What another environment changes for all choices of a point alike (log units). Recorded grids: up to 0.7 for large sizes.
+const LEVEL_DEVIATION: f64 = 0.3;
+
 /// How two cells of a group differ.
 #[derive(Debug, Clone)]
 struct Group {
@@ -225,11 +228,19 @@ impl Field {
     /// Places each pool's priors: vague ones around the pool's measured cells, given ones shifted to fit them.
     fn learn_levels(&mut self) {
         let mut offsets: Vec<Vec<f64>> = vec![Vec::new(); self.level.len()];
+        let mut taught = vec![false; self.level.len()];
         for cell in self.cells.iter().filter(|cell| !cell.samples.is_empty()) {
+            taught[cell.pool] |= cell.prior.is_some();
             let center = crate::stats::median(&cell.samples).unwrap_or_default();
             offsets[cell.pool].push(center - cell.prior.map_or(0.0, |prior| prior.mean));
         }
-        let levels: Vec<Option<f64>> = offsets.iter().map(|offsets| crate::stats::median(offsets)).collect();
+        let shift = |(pool, offsets): (usize, &Vec<f64>)| {
+            Some(
+                crate::stats::median(offsets)?
+                    * if taught[pool] { self.share_of_level(pool, offsets.len()) } else { 1.0 },
+            )
+        };
+        let levels: Vec<Option<f64>> = offsets.iter().enumerate().map(shift).collect();
         let all: Vec<f64> = offsets.into_iter().flatten().collect();
         let overall = crate::stats::median(&all).unwrap_or_default();
         for first in 0..levels.len() {
@@ -237,6 +248,14 @@ impl Field {
                 self.place_chain(first, &levels, overall);
             }
         }
+    }
+
+    /// How much of what `measured` cells of a pool moved, against where the other environment had them, the pool as a whole
+    /// did: of a single one, the choice itself may have moved, and then the others are where they were.
+    fn share_of_level(&self, pool: usize, measured: usize) -> f64 {
+        let (count, apart) = (measured as f64, self.moved.max(ENVIRONMENT_DEVIATION.powi(2)) + self.noise[pool].full);
+        let together = count * LEVEL_DEVIATION.powi(2);
+        together / (together + apart)
     }
 
     /// Levels along linked pools: where nothing was measured, in line with what was to both sides.

@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gdrtune_profiles::vocab::{Environment, Point};
 
-use super::surrogate::Surrogate;
 use super::{BestEver, DefaultTime, EnvironmentScore, PointResult, SearchError, SearchOutcome, SearchPlan, StoppedBy};
+use super::{importance::importance, surrogate::Surrogate};
 use probes::{clearly_slower, quick_probes};
 use processes::Starts;
 
@@ -34,6 +34,9 @@ const BASELINE_REPEATS: u32 = 3;
 const FIRST_TIMES: f64 = 2.0;
 /// Passes over all single changes that a descent is expected to make, for sharing out the budget. The model needs one.
 const EXPECTED_PASSES: usize = 2;
+/// Share of its allotment that an environment gets before it may be given up as no better: its best choices are others than the
+/// incumbent's, and it takes some samples to find that out.
+const FAIR_SHARE: f64 = 0.3;
 /// Share of the budget after which the solver gets no further environment.
 const SEARCH_SHARE: f64 = 0.75;
 /// Share after which no setting is tried to be left out any more; the rest is for the last look at the best.
@@ -289,7 +292,9 @@ impl<'a> Evaluator<'a> {
 
     /// The race of a later environment: some points with the incumbent's picks, then all, then what is close.
     fn challenge(&mut self, index: usize, incumbent: usize) -> Result<(), Broken> {
-        let share = self.spent() + self.allotment();
+        let begun = self.spent();
+        let share = begun + self.allotment();
+        let fair = begun + FAIR_SHARE * self.allotment();
         let Some(mut items) = self.explored[index].race.next() else { return Ok(()) };
         let times: BTreeMap<Point, f64> =
             self.explored[incumbent].race.picks().iter().map(|pick| (pick.point, pick.expected_us)).collect();
@@ -312,7 +317,8 @@ impl<'a> Evaluator<'a> {
         while self.explored[index].trials < least || self.spent() < share {
             let Some(items) = self.explored[index].race.next() else { break };
             self.run_items(index, items)?;
-            if least <= self.explored[index].trials && self.is_futile(index, incumbent) {
+            let is_fair = least <= self.explored[index].trials && fair <= self.spent();
+            if self.is_futile(index, incumbent, is_fair) {
                 break;
             }
         }
@@ -426,6 +432,10 @@ impl<'a> Evaluator<'a> {
                 self.rescore(index);
             }
         }
+        let importance = importance(&self.space.dimensions, &self.hindsight(), self.plan.seed);
+        if !importance.is_empty() {
+            self.observer.note(Note::Importance(&importance));
+        }
         let winner = self.incumbent();
         let points = winner.map(|index| self.results(index)).unwrap_or_default();
         let environment = winner.map(|index| self.explored[index].environment.clone()).unwrap_or_default();
@@ -445,6 +455,7 @@ impl<'a> Evaluator<'a> {
             fallback,
             environments: scores.collect(),
             best_ever: self.best_ever,
+            importance,
             bans: self.quarantine.bans(),
             trials: self.trials,
             seconds: self.bench.now_s() - self.started_s,

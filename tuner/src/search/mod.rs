@@ -5,6 +5,7 @@
 //! Must not start anything itself: all measuring goes through the [`Bench`].
 
 mod evaluator;
+mod importance;
 mod model;
 pub mod solver;
 mod surrogate;
@@ -26,6 +27,7 @@ use crate::{
     space::Space,
 };
 use evaluator::{Evaluator, Stop};
+pub use importance::{Effect, KnobImportance};
 use model::{ModelBased, Survey};
 use solver::{CoordinateDescent, Exhaustive, Random, SolverState, Vector};
 use surrogate::Observation;
@@ -225,6 +227,8 @@ pub struct SearchOutcome {
     pub best_ever: BTreeMap<Point, BestEver>,
     /// Every environment that was tried, in order.
     pub environments: Vec<EnvironmentScore>,
+    /// What each knob did, the largest effects first; of dimensions with several values among the tried environments.
+    pub importance: Vec<KnobImportance>,
     /// Choices that are out everywhere.
     pub bans: Vec<Ban>,
     /// Samples used.

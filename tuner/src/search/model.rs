@@ -58,7 +58,7 @@ impl ModelBased {
             (expected_fall(mean - best, deviation), vector)
         };
         let candidates = self.candidates(&model);
-        let promises = self.untried(candidates, survey).into_iter().map(promise);
+        let promises = self.untried(&candidates, survey).into_iter().map(promise);
         let most = promises.reduce(|most, other| if most.0 < other.0 { other } else { most });
         most.filter(|(promise, _)| LEAST_PROMISE <= *promise).map(|(_, vector)| vector)
     }
@@ -66,12 +66,12 @@ impl ModelBased {
     /// While nothing has started: anything else.
     fn any_untried(&mut self, survey: &impl Survey) -> Option<Vector> {
         let near = self.near(&vec![0; self.shape.len()]);
-        let candidates = self.untried(near, survey);
+        let candidates = self.untried(&near, survey);
         (!candidates.is_empty()).then(|| candidates[self.random.random_range(0..candidates.len())].clone())
     }
 
     /// What of these may be tried and was not, in their order.
-    fn untried(&self, vectors: Vec<Vector>, survey: &impl Survey) -> Vec<Vector> {
+    fn untried(&self, vectors: &[Vector], survey: &impl Survey) -> Vec<Vector> {
         let canonical = vectors.iter().filter_map(|vector| survey.canonical(vector));
         canonical.filter(|vector| self.seen.iter().all(|seen| seen.vector != *vector)).collect()
     }

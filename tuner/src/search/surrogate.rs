@@ -15,8 +15,11 @@ const SCALES: [(f64, f64); 5] = [(0.3, 0.30), (1.0, 0.20), (3.0, 0.20), (10.0, 0
 const PRIOR_DIMENSIONS: f64 = 4.0;
 /// Standard deviation of the constant, percent: unknown.
 const LEVEL: f64 = 100.0;
-/// Standard deviation of what two or more values do together, as a part of the largest effect's.
+/// Standard deviation of what two or more values do together, as a part of the largest effect's: while searching, that values may
+/// be better together is hope, which should not be lost to the first few environments.
 const TOGETHER: f64 = 0.35;
+/// The same where it is learnt, too.
+const TOGETHERS: [f64; 4] = [0.02, 0.06, 0.15, TOGETHER];
 /// Least such standard deviation, percent.
 const LEAST_TOGETHER: f64 = 0.5;
 /// How alike that is for vectors that differ in one dimension more.
@@ -42,12 +45,20 @@ pub(super) struct Estimate {
     pub(super) deviation: f64,
 }
 
+/// How large effects are.
+#[derive(Debug, Clone)]
+struct Scales {
+    /// Variance of each dimension's effects.
+    variances: Vec<f64>,
+    /// Standard deviation of what values do together, as a part of the largest effect's.
+    together: f64,
+}
+
 /// The model, fitted to observations.
 #[derive(Debug)]
 pub(super) struct Surrogate {
     observations: Vec<Observation>,
-    /// Variance of each dimension's effects.
-    variances: Vec<f64>,
+    scales: Scales,
     factor: Factor,
     /// Inverse covariance times costs.
     weights: Vec<f64>,
@@ -57,39 +68,59 @@ impl Surrogate {
     /// Fits the model to what was observed over `dimensions` dimensions; `None` without a finite cost.
     pub(super) fn fit(observations: &[Observation], dimensions: usize) -> Option<Self> {
         let observations = drawn_in(observations)?;
-        let variances = learn(&observations, dimensions);
-        Self::of(observations, variances)
+        let scales = learn(&observations, dimensions, TOGETHER);
+        Self::of(observations, scales)
+    }
+
+    /// The model for looking back: with all costs as they are, however far above the least one, and with what values do together
+    /// learnt. No cost may be infinite.
+    pub(super) fn fit_in_hindsight(observations: &[Observation], dimensions: usize) -> Option<Self> {
+        let costs: Vec<f64> = observations.iter().map(|o| o.cost).collect();
+        let fit = |together: f64| {
+            let model = Self::of(observations.to_vec(), learn(observations, dimensions, together))?;
+            Some((model.factor.log_likelihood(&costs), model))
+        };
+        let fits = TOGETHERS.into_iter().filter(|_| !observations.is_empty()).filter_map(fit);
+        fits.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, model)| model)
     }
 
     /// The model with what another fit, to much the same observations, learned of the dimensions: learning is the slow part.
     pub(super) fn refit(&self, observations: &[Observation]) -> Option<Self> {
-        Self::of(drawn_in(observations)?, self.variances.clone())
+        Self::of(drawn_in(observations)?, self.scales.clone())
     }
 
-    fn of(observations: Vec<Observation>, variances: Vec<f64>) -> Option<Self> {
-        let factor = Factor::of(&observations, &variances)?;
+    fn of(observations: Vec<Observation>, scales: Scales) -> Option<Self> {
+        let factor = Factor::of(&observations, &scales)?;
         let costs: Vec<f64> = observations.iter().map(|o| o.cost).collect();
         let weights = factor.solve(&costs);
-        Some(Self { observations, variances, factor, weights })
+        Some(Self { observations, scales, factor, weights })
     }
 
     /// What a vector costs, without noise.
     pub(super) fn predict(&self, vector: &[usize]) -> Estimate {
-        let covariances = self.observations.iter().map(|o| covariance(&o.vector, vector, &self.variances)).collect();
-        self.estimate(covariances, covariance(vector, vector, &self.variances))
+        let covariances = self.observations.iter().map(|o| covariance(&o.vector, vector, &self.scales));
+        self.estimate(&covariances.collect::<Vec<_>>(), covariance(vector, vector, &self.scales))
     }
 
     /// By how much the cost of `to` in one dimension is above that of `from`, other things equal.
     pub(super) fn contrast(&self, dimension: usize, from: usize, to: usize) -> Estimate {
-        let variance = self.variances[dimension];
+        let variance = self.scales.variances[dimension];
         let is = |o: &Observation, value: usize| f64::from(u8::from(o.vector[dimension] == value));
-        let covariances = self.observations.iter().map(|o| variance * (is(o, to) - is(o, from))).collect();
-        self.estimate(covariances, 2.0 * variance)
+        let covariances = self.observations.iter().map(|o| variance * (is(o, to) - is(o, from)));
+        self.estimate(&covariances.collect::<Vec<_>>(), 2.0 * variance)
     }
 
-    fn estimate(&self, covariances: Vec<f64>, variance: f64) -> Estimate {
+    /// By how much the cost of the vector `to` is above that of `from`.
+    pub(super) fn difference(&self, from: &[usize], to: &[usize]) -> Estimate {
+        let between = |a: &[usize], b: &[usize]| covariance(a, b, &self.scales);
+        let covariances = self.observations.iter().map(|o| between(&o.vector, to) - between(&o.vector, from));
+        let variance = between(from, from) + between(to, to) - 2.0 * between(from, to);
+        self.estimate(&covariances.collect::<Vec<_>>(), variance)
+    }
+
+    fn estimate(&self, covariances: &[f64], variance: f64) -> Estimate {
         let mean = covariances.iter().zip(&self.weights).map(|(c, w)| c * w).sum();
-        let known: f64 = self.factor.half_solve(&covariances).iter().map(|v| v * v).sum();
+        let known: f64 = self.factor.half_solve(covariances).iter().map(|v| v * v).sum();
         Estimate { mean, deviation: (variance - known).max(0.0).sqrt() }
     }
 }
@@ -101,35 +132,35 @@ fn drawn_in(observations: &[Observation]) -> Option<Vec<Observation>> {
     least.is_finite().then(|| observations.iter().map(draw_in).collect())
 }
 
-/// Variance of the effects of each dimension.
-fn learn(observations: &[Observation], dimensions: usize) -> Vec<f64> {
+/// How large the effects of each dimension are.
+fn learn(observations: &[Observation], dimensions: usize, together: f64) -> Scales {
     let varied: Vec<usize> =
         (0..dimensions).filter(|d| observations.iter().any(|o| o.vector[*d] != observations[0].vector[*d])).collect();
     let mut odds: Vec<f64> = SCALES.iter().map(|(_, odds)| *odds).collect();
-    let mut variances = vec![expected_variance(&odds); dimensions];
+    let mut scales = Scales { variances: vec![expected_variance(&odds); dimensions], together };
     for _ in 0..ROUNDS {
         let mut sums: Vec<f64> = SCALES.iter().map(|(_, odds)| PRIOR_DIMENSIONS * odds).collect();
         for &dimension in &varied {
-            let posterior = scale_odds(observations, &mut variances, dimension, &odds);
-            variances[dimension] = expected_variance(&posterior);
+            let posterior = scale_odds(observations, &mut scales, dimension, &odds);
+            scales.variances[dimension] = expected_variance(&posterior);
             sums.iter_mut().zip(&posterior).for_each(|(sum, odds)| *sum += odds);
         }
         let total: f64 = sums.iter().sum();
         odds = sums.iter().map(|sum| sum / total).collect();
         for dimension in (0..dimensions).filter(|d| !varied.contains(d)) {
-            variances[dimension] = expected_variance(&odds);
+            scales.variances[dimension] = expected_variance(&odds);
         }
     }
-    variances
+    scales
 }
 
 /// How likely each scale of a dimension's effects is, the others' variances given.
-fn scale_odds(observations: &[Observation], variances: &mut [f64], dimension: usize, odds: &[f64]) -> Vec<f64> {
+fn scale_odds(observations: &[Observation], scales: &mut Scales, dimension: usize, odds: &[f64]) -> Vec<f64> {
     let costs: Vec<f64> = observations.iter().map(|o| o.cost).collect();
     let mut logs = Vec::with_capacity(SCALES.len());
     for ((scale, _), odds) in SCALES.iter().zip(odds) {
-        variances[dimension] = scale * scale;
-        let likelihood = Factor::of(observations, variances).map_or(f64::NEG_INFINITY, |f| f.log_likelihood(&costs));
+        scales.variances[dimension] = scale * scale;
+        let likelihood = Factor::of(observations, scales).map_or(f64::NEG_INFINITY, |f| f.log_likelihood(&costs));
         logs.push(likelihood + odds.max(1e-12).ln());
     }
     let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -142,9 +173,9 @@ fn expected_variance(odds: &[f64]) -> f64 {
     SCALES.iter().zip(odds).map(|((scale, _), odds)| odds * scale * scale).sum()
 }
 
-fn covariance(left: &[usize], right: &[usize], variances: &[f64]) -> f64 {
+fn covariance(left: &[usize], right: &[usize], scales: &Scales) -> f64 {
     let (mut shared, mut largest, mut apart) = (0.0, 0.0_f64, 0);
-    for ((a, b), variance) in left.iter().zip(right).zip(variances) {
+    for ((a, b), variance) in left.iter().zip(right).zip(&scales.variances) {
         largest = largest.max(*variance);
         if a == b {
             shared += variance;
@@ -152,7 +183,7 @@ fn covariance(left: &[usize], right: &[usize], variances: &[f64]) -> f64 {
             apart += 1;
         }
     }
-    let together = (TOGETHER * TOGETHER * largest).max(LEAST_TOGETHER * LEAST_TOGETHER);
+    let together = (scales.together * scales.together * largest).max(LEAST_TOGETHER * LEAST_TOGETHER);
     LEVEL * LEVEL + shared + together * ALIKE.powi(apart)
 }
 
@@ -163,16 +194,16 @@ struct Factor {
 }
 
 impl Factor {
-    fn of(observations: &[Observation], variances: &[f64]) -> Option<Self> {
+    fn of(observations: &[Observation], scales: &Scales) -> Option<Self> {
         let mut rows: Vec<Vec<f64>> = Vec::with_capacity(observations.len());
         for (i, left) in observations.iter().enumerate() {
             let mut row = Vec::with_capacity(i + 1);
             for (j, right) in observations.iter().enumerate().take(i) {
                 let dot: f64 = row.iter().zip(&rows[j]).map(|(a, b)| a * b).sum();
-                row.push((covariance(&left.vector, &right.vector, variances) - dot) / rows[j][j]);
+                row.push((covariance(&left.vector, &right.vector, scales) - dot) / rows[j][j]);
             }
             let norm: f64 = row.iter().map(|v| v * v).sum();
-            let rest = covariance(&left.vector, &left.vector, variances) + left.error * left.error - norm;
+            let rest = covariance(&left.vector, &left.vector, scales) + left.error * left.error - norm;
             if rest <= 0.0 {
                 return None;
             }

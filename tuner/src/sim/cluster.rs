@@ -63,7 +63,8 @@ pub struct Cluster {
     /// What goes wrong.
     #[serde(default)]
     pub fault: Vec<Fault>,
-    /// What a tuner should find.
+    /// What a tuner should find, where somebody planted it; without it, nothing is known of that.
+    #[serde(default)]
     pub truth: Truth,
 }
 
@@ -311,7 +312,7 @@ pub struct Fault {
 }
 
 /// What a tuner should find on the cluster.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Truth {
     /// Collectives to tune for.

@@ -9,6 +9,7 @@
 //! Must not do IO; the cluster file's text comes from the caller.
 
 mod cluster;
+mod library;
 mod model;
 mod noise;
 mod path;
@@ -19,7 +20,6 @@ pub use cluster::{
     ALGORITHMS, Calls, Cluster, Distance, Effect, EngineModel, Fault, FaultKind, Gain, KNOBS, MOST_RANKS, Network,
     NetworkKind, Nic, Node, Noise, Own, Truth,
 };
-pub use read::ClusterError;
 
 use std::sync::Arc;
 
@@ -142,7 +142,7 @@ impl Simulated {
         let faults = self.cluster.fault.iter().filter(|fault| fault.kind == FaultKind::LostNode);
         let mut lost = faults.filter(|fault| fault.at_s.0 <= self.position.clock_s);
         lost.next().map_or(Ok(()), |fault| {
-            Err(BenchError::Lost(format!("a node is gone since {:.0} s (simulated)", fault.at_s.0)))
+            Err(BenchError::Lost(format!("a node is gone since {:.0} s of simulated time", fault.at_s.0)))
         })
     }
 

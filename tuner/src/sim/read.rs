@@ -1,23 +1,13 @@
 //! Reads a cluster file: a [`Cluster`], or an error with its place. Must not judge whether a cluster is plausible.
 
 use gdrtune_profiles::{
-    diagnostic::{Place, UnknownWord},
-    knob, nearest,
+    knob,
+    nearest::hint,
     profile::{Step, span_of},
+    source::{Source, TextError},
 };
-use toml::de::DeTable;
 
 use super::cluster::{ALGORITHMS, Cluster, EngineModel, FaultKind, KNOBS, MOST_RANKS};
-
-/// A cluster file that cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {cause}")]
-pub struct ClusterError {
-    /// Line, from 1.
-    pub line: usize,
-    /// What is wrong, and what would be right.
-    pub cause: String,
-}
 
 /// What is wrong with a value that could be read.
 struct Problem {
@@ -32,26 +22,19 @@ impl Problem {
 }
 
 impl Cluster {
-    /// Reads a cluster file.
+    /// Reads a cluster file. `file` names the text in messages.
     ///
     /// # Errors
-    /// [`ClusterError`] says line, cause and the nearest valid name.
-    pub fn parse(text: &str) -> Result<Self, ClusterError> {
-        let line = |offset: usize| Place::of_offset("", text, offset).line;
-        let malformed = |error: &toml::de::Error| {
-            let unknown = UnknownWord::of_message(error.message()).map(|word| word.to_string());
-            let cause = unknown.unwrap_or_else(|| error.message().lines().collect::<Vec<_>>().join("; "));
-            ClusterError { line: line(error.span().unwrap_or_default().start), cause }
-        };
-        let cluster: Self = toml::from_str(text).map_err(|error| malformed(&error))?;
-        let document = DeTable::parse(text).map_err(|error| malformed(&error))?;
-        cluster.check().map_err(|Problem { path, cause }| {
-            let span = span_of(document.get_ref(), &path);
-            ClusterError { line: line(span.start), cause }
-        })?;
+    /// [`TextError`] says file, line, column, cause and the nearest valid name.
+    pub fn parse(text: &str, file: &str) -> Result<Self, TextError> {
+        let source = Source { text, file };
+        let cluster: Self = source.fields(source.table()?)?;
+        let document = source.table()?;
+        cluster
+            .check()
+            .map_err(|Problem { path, cause }| source.wrong_at(span_of(document.get_ref(), &path).start, cause))?;
         for (name, values) in &cluster.search {
-            let at = |cause: String| ClusterError { line: line(values.span().start), cause };
-            check_search(name, values.get_ref()).map_err(at)?;
+            check_search(name, values.get_ref()).map_err(|cause| source.wrong(values, cause))?;
         }
         Ok(cluster)
     }
@@ -125,8 +108,7 @@ fn known(name: &str) -> Result<(), String> {
     if KNOBS.contains(&name) {
         return Ok(());
     }
-    let near = nearest::nearest(name, KNOBS.iter().copied()).map(|near| format!("; did you mean `{near}`?"));
-    let near = near.unwrap_or_default();
+    let near = hint(name, KNOBS.iter().copied());
     Err(format!("the model knows no variable `{name}`: use one of {}{near}", KNOBS.join(", ")))
 }
 

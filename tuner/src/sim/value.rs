@@ -68,7 +68,7 @@ impl TryFrom<String> for Bytes {
 }
 
 /// Sizes, written as `"1K-64M"` (every fourth power of two) or `"1K,1M"`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Sizes(pub Vec<u64>);
 

@@ -69,6 +69,18 @@ impl Space {
         pins.into_iter().for_each(|(name, value)| self.pin(name, value));
     }
 
+    /// Takes values of a variable in, whether it was a dimension or not.
+    pub fn add(&mut self, add: &Values) {
+        let Some(known) = self.dimensions.iter_mut().find(|dimension| dimension.name == add.name) else {
+            return self.dimensions.push(dimension(&add.name, add.values.iter().cloned()));
+        };
+        for value in add.values.iter().cloned().map(Some) {
+            if !known.values.contains(&value) {
+                known.values.push(value);
+            }
+        }
+    }
+
     /// Fixes a variable to one value, whether it was a dimension or not.
     pub fn pin(&mut self, name: &str, value: &str) {
         let values = vec![Some(value.to_owned())];
@@ -131,15 +143,7 @@ impl Built {
         if let Some(why) = nccl::unread(knob.name, facts) {
             return self.left_out.push(LeftOut::new(&add.name, why));
         }
-        let dimensions = &mut self.space.dimensions;
-        let Some(known) = dimensions.iter_mut().find(|dimension| dimension.name == add.name) else {
-            return dimensions.push(dimension(&add.name, add.values.iter().cloned()));
-        };
-        for value in add.values.iter().cloned().map(Some) {
-            if !known.values.contains(&value) {
-                known.values.push(value);
-            }
-        }
+        self.space.add(add);
     }
 
     /// What depends on what is there. A knob whose condition can never hold is left out, and so is what depends on it.

@@ -13,7 +13,7 @@ pub fn signed_rank(differences: &[f64]) -> f64 {
     signed.sort_unstable_by(|a, b| a.abs().total_cmp(&b.abs()));
     // Twice the ranks, so that those of ties are whole numbers too.
     let mut ranks: Vec<usize> = Vec::with_capacity(signed.len());
-    for tied in signed.chunk_by(|a, b| a.abs() == b.abs()) {
+    for tied in signed.chunk_by(|a, b| a.abs().total_cmp(&b.abs()).is_eq()) {
         let first = ranks.len() + 1;
         ranks.extend(vec![2 * first + tied.len() - 1; tied.len()]);
     }

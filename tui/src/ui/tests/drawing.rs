@@ -140,6 +140,8 @@ fn what_is_not_a_real_cluster_says_so() {
         let is_without_nodes =
             rows_of(paint(&wide, Charset::Unicode).buffer()).concat().contains("nothing runs on nodes");
         assert_eq!(is_without_nodes, !engine.is_real(), "{engine}");
+        let has_clock = rows(&wide).get(1).is_some_and(|progress| progress.contains("0:00 of 5:00"));
+        assert_eq!(has_clock, engine.is_real(), "{engine}: recorded and simulated seconds are not the clock's");
         match expected {
             Some(badge) => {
                 assert!(header.contains(badge), "{header}");

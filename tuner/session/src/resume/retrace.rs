@@ -96,6 +96,7 @@ pub(crate) const fn is_decision(event: &Event) -> bool {
         | Event::Finishing { .. }
         | Event::Dropped { .. }
         | Event::Best { .. }
+        | Event::Importance { .. }
         | Event::Verdict { .. }
         | Event::Written { .. } => true,
         Event::Invoked(_)

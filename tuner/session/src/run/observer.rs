@@ -9,7 +9,7 @@ use gdrtune_tuner::{
 use super::facts;
 use crate::{
     control::Controls,
-    event::{Arm, Command, Event, Failure, Level, Phase, RanInstead, ScriptSetup, Trial, TrialResult},
+    event::{Arm, Command, Event, Failure, Knob, Level, Phase, RanInstead, ScriptSetup, Trial, TrialResult},
     recorder::Recorder,
 };
 
@@ -162,6 +162,7 @@ impl Observer for RunObserver<'_> {
             Note::Dropped { environment, point, choice, why } => {
                 Event::Dropped { environment: environment.clone(), point, choice, why: why.to_owned() }
             }
+            Note::Importance(knobs) => Event::Importance { knobs: knobs.iter().map(Knob::from).collect() },
             Note::PointLeftOut { point, why } => {
                 let text = format!("{point} is left out, as its default cannot be measured: {why}");
                 return self.recorder.log(Level::Warn, "", text);

@@ -9,7 +9,7 @@ use gdrtune_profiles::{
 };
 
 use super::{Shape, course::ONLY_RULES};
-use crate::event::Decision;
+use crate::event::{Decision, Knob};
 
 /// What the A/B says of one point.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,6 +36,8 @@ pub(super) struct ShapeSummary<'a> {
     pub ranks: u32,
     /// The last A/B, point by point.
     pub verdicts: Vec<PointVerdict>,
+    /// What each knob did in the search.
+    pub knobs: Vec<Knob>,
     /// What was tried and left out, and why.
     pub left_out: &'a [String],
 }
@@ -123,6 +125,7 @@ impl Summary<'_> {
             let heading = if self.of_shapes { "###" } else { "##" };
             shape.table(out, heading)?;
             shape.left_out(out, heading)?;
+            shape.knobs(out, heading)?;
         }
         Ok(())
     }
@@ -204,6 +207,20 @@ impl ShapeSummary<'_> {
         }
         writeln!(out, "{heading} Tried and left out\n")?;
         self.left_out.iter().try_for_each(|line| writeln!(out, "- {line}"))?;
+        writeln!(out)
+    }
+
+    fn knobs(&self, out: &mut String, heading: &str) -> std::fmt::Result {
+        if self.knobs.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "{heading} What the knobs did\n")?;
+        writeln!(
+            out,
+            "By a model of all environments that the search tried: the value expected best against the one expected worst, in the \
+             best\nenvironment found, with the best choices in each; the interval is two standard deviations to each side.\n"
+        )?;
+        self.knobs.iter().try_for_each(|knob| writeln!(out, "- {knob}"))?;
         writeln!(out)
     }
 }

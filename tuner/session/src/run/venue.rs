@@ -232,7 +232,7 @@ impl Venue for OfflineVenue<'_> {
         }
         let mut space = self.offline.space.clone();
         space.choices.retain(|collective, _| config.points.iter().any(|point| point.collective == *collective));
-        space.restrict(config.settings.excludes.iter().map(String::as_str), config.settings.pins.iter());
+        self.request.settle(&mut space, &config.settings);
         Ok(Survey {
             info: self.request.info(),
             shape: self.shape_of(&[]),

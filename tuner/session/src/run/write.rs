@@ -19,7 +19,7 @@ use super::{
     summary::{PointVerdict, ShapeSummary, Summary},
     verify::{self, Verified},
 };
-use crate::cluster::CallMode;
+use crate::{cluster::CallMode, event::Knob};
 
 /// Every file of an output folder, in the order in which they are written.
 pub const OUTPUT_FILES: &[&str] = &[
@@ -193,6 +193,7 @@ fn summary(course: &Course<'_>, results: &Results<'_>, profile: &Profile) -> Str
         nodes: tuned.run.survey.info.nodes,
         ranks: tuned.run.survey.info.ranks,
         verdicts: verdicts(&tuned.verified),
+        knobs: tuned.outcome.importance.iter().map(Knob::from).collect(),
         left_out: &tuned.verified.left_out,
     });
     Summary {

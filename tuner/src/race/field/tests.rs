@@ -75,7 +75,8 @@ fn a_choice_that_is_known_to_break_down_at_one_size_stays_good_at_the_other() {
         field.update();
     }
     let mean_us = |cell: usize| field.belief(cells[cell]).mean.exp();
-    assert!((mean_us(0) / 15.0).ln().abs() < 0.1, "{}", mean_us(0));
+    // Half of what one choice gained may be its own.
+    assert!((15.0..26.0).contains(&mean_us(0)), "{}", mean_us(0));
     assert!(4.0 * mean_us(3) < mean_us(2), "{}", mean_us(2));
 }
 

@@ -9,7 +9,10 @@ use crate::{
     bench::Item,
     objective::Part,
     race::{Pick, expected_fall},
-    search::surrogate::{Estimate, Observation, Surrogate},
+    search::{
+        importance::MOST_LEARNED,
+        surrogate::{Estimate, Observation, Surrogate},
+    },
     stats,
 };
 
@@ -22,6 +25,8 @@ const DOUBTFUL: f64 = 2.0;
 const MOST_COMPARISONS: u32 = 12;
 /// Expected gain (log) below which an environment is given up as no better.
 const FUTILE: f64 = 0.0015;
+/// How far (log) an environment is behind that no choices of its own will make up for. Recorded grids: a tenth.
+const FAR: f64 = 0.25;
 /// Samples of a pick, or of the default arm, after which a doubt about it stays.
 const MOST_CONFIRMING: u32 = 16;
 /// Expected gain (log) of a rule below which nothing is measured to find out whether there is one.
@@ -29,8 +34,9 @@ const WORTH_ASKING: f64 = 0.002;
 /// Scores this close (relative) are a tie, which goes to fewer settings: the least gain that a verdict asks of a setting.
 const TIE: f64 = 0.02;
 
-/// Environments up to which the model learns: the effort grows with the cube of their number.
-const MOST_LEARNED: usize = 64;
+/// Standard error of what an environment that was given up after its first points is slower by, as a part of it: what a setting
+/// does differs that much between sizes.
+const PROJECTED: f64 = 0.3;
 
 /// How good an environment is.
 struct Standing {
@@ -73,6 +79,26 @@ impl Evaluator<'_> {
             Observation { vector: vector.clone(), cost, error: 100.0 * explored.error(self.between) }
         };
         self.known.iter().map(observe).collect()
+    }
+
+    /// The same for looking back, where a score must be as sure as it says: one of few samples has picks that are off by what these
+    /// scatter, all in one direction, and one that was projected is a guess.
+    pub(super) fn hindsight(&self) -> Vec<Observation> {
+        let points = self.points().count().max(1) as f64;
+        let least = self.usable().map(|(_, explored)| explored.score.ln()).fold(f64::INFINITY, f64::min);
+        let doubt = |(vector, index): (&Vec<usize>, &usize)| {
+            let explored = &self.explored[*index];
+            let noise = self.points().map(|weighted| explored.race.noise(weighted.point)).sum::<f64>() / points;
+            let of_picks = noise * (points / explored.trials.max(1) as f64).sqrt();
+            let projected = if explored.abandoned { PROJECTED * (explored.score.ln() - least) } else { 0.0 };
+            let known = explored.error(self.between);
+            Observation {
+                vector: vector.clone(),
+                cost: 100.0 * explored.score.ln(),
+                error: 100.0 * known.hypot(of_picks.max(projected)),
+            }
+        };
+        self.known.iter().map(doubt).collect()
     }
 
     /// Learns what the knobs do from all environments so far.
@@ -126,10 +152,13 @@ impl Evaluator<'_> {
         self.usable().map(standing).collect()
     }
 
-    /// Whether more samples of an environment are not worth it: it is not expected to get ahead by what a change asks.
-    pub(super) fn is_futile(&mut self, index: usize, incumbent: usize) -> bool {
+    /// Whether more samples of an environment are not worth it: it is not expected to get ahead by what a change asks. Before
+    /// it had a fair share of samples, only what is far behind is given up.
+    pub(super) fn is_futile(&mut self, index: usize, incumbent: usize, is_fair: bool) -> bool {
         self.rescore(index);
-        self.hope(index, incumbent) < FUTILE
+        let error = self.explored[index].error(self.between).hypot(self.explored[incumbent].error(self.between));
+        let behind = self.explored[index].score.ln() - self.explored[incumbent].score.ln();
+        (is_fair || FAR + 2.0 * error < behind) && self.hope(index, incumbent) < FUTILE
     }
 
     /// By how much (log) an environment is expected to get further ahead of the incumbent than a change asks, with the best

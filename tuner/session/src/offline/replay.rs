@@ -1,30 +1,21 @@
-//! Benches that bring their own space and need no agents: a recorded grid.
-//!
-//! A request is data; opening it gives the bench. Must not do IO: file texts come from the caller.
+//! A recorded grid to be replayed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
     sync::Arc,
 };
 
 use gdrtune_profiles::{
-    emit::Format,
-    grammar::{
-        env_file,
-        tuner_csv::{Call, RuleTable},
-    },
     size::Size,
     vocab::{Collective, Engine, Environment, Point},
 };
 use gdrtune_tuner::{
-    bench::{Bench, BenchInfo},
-    deployment::Deployment,
+    bench::BenchInfo,
     replay::{Grid, GridError, Replay, ReplayConfig},
-    space::Space,
 };
 use sha2::{Digest as _, Sha256};
 
+use super::{LUCK, Offline, read_deployment};
 use crate::run::{Shape, facts::sha256_text};
 
 /// Nodes of a grid that does not say how many it was measured with, each with one rank: as of the grids in
@@ -34,78 +25,13 @@ const USUAL_NODES: u32 = 4;
 /// Simulated seconds for a set of new processes: a communicator of four NCCL ranks on one H200 took 1 to 2 s.
 const START_S: f64 = 1.5;
 
-/// Sets the draws' seed apart from the search's, which are the same number on the command line.
-const DRAWS: u64 = 0xD4A7;
-
 /// Points that a message names one by one.
 const MOST_NAMED: usize = 6;
-
-/// A bench without a cluster, as the user asks for it.
-#[derive(Debug, Clone)]
-pub enum OfflineRequest {
-    /// A recorded grid.
-    Replay(ReplayRequest),
-}
-
-/// An opened bench and what is to be said of it.
-pub(crate) struct Offline {
-    /// What measures.
-    pub(crate) bench: Box<dyn Bench>,
-    /// Everything that it can measure.
-    pub(crate) space: Space,
-    /// What it takes for granted.
-    pub(crate) notes: Vec<String>,
-    /// What it cannot do.
-    pub(crate) warnings: Vec<String>,
-}
-
-impl OfflineRequest {
-    /// What measures, nodes and ranks.
-    pub fn info(&self) -> BenchInfo {
-        match self {
-            Self::Replay(replay) => replay.info(),
-        }
-    }
-
-    /// The file that it is made of, as the user named it.
-    pub fn source(&self) -> &str {
-        match self {
-            Self::Replay(replay) => &replay.file,
-        }
-    }
-
-    /// The same without its folder, for where there is little room.
-    pub(crate) fn name(&self) -> String {
-        let source = self.source();
-        Path::new(source).file_name().map_or_else(|| source.to_owned(), |name| name.to_string_lossy().into_owned())
-    }
-
-    /// What a profile of it holds for: the file's text, nodes and ranks.
-    pub(crate) fn fingerprint(&self) -> String {
-        match self {
-            Self::Replay(replay) => replay.fingerprint.clone(),
-        }
-    }
-
-    /// What is measured on, in words.
-    pub(crate) fn place(&self) -> String {
-        match self {
-            Self::Replay(replay) => format!("the recorded grid {}", replay.file),
-        }
-    }
-
-    /// The bench, with its own random decisions from `seed`.
-    pub(crate) fn open(&self, seed: u64) -> Offline {
-        match self {
-            Self::Replay(replay) => replay.open(seed),
-        }
-    }
-}
 
 /// A recorded grid to be replayed.
 #[derive(Debug, Clone)]
 pub struct ReplayRequest {
-    file: String,
+    pub(super) file: String,
     grid: Arc<Grid>,
     /// The recorded environment whose `default` rows are the default arm.
     site: Environment,
@@ -113,7 +39,7 @@ pub struct ReplayRequest {
     ranks: u32,
     /// Neither the grid nor the user says how many nodes and ranks.
     is_shape_guessed: bool,
-    fingerprint: String,
+    pub(super) fingerprint: String,
 }
 
 /// A grid that cannot be replayed.
@@ -256,13 +182,13 @@ impl ReplayRequest {
         self.grid.points().into_iter().filter(|point| !tuned.contains(point)).collect()
     }
 
-    fn info(&self) -> BenchInfo {
+    pub(super) fn info(&self) -> BenchInfo {
         BenchInfo { engine: Engine::Replay, nodes: self.nodes, ranks: self.ranks }
     }
 
-    fn open(&self, seed: u64) -> Offline {
+    pub(super) fn open(&self, seed: u64) -> Offline {
         let config = ReplayConfig {
-            seed: seed ^ DRAWS,
+            seed: seed ^ LUCK,
             nodes: self.nodes,
             ranks: self.ranks,
             start_s: START_S,
@@ -319,32 +245,10 @@ fn list(points: &[Point]) -> String {
     format!("{}{more}", named.join(", "))
 }
 
-/// Emitted files as a deployed worker reads them: the environment file, and for each point what the rules say.
-fn read_deployment(files: &[(String, String)], points: &[Point], info: &BenchInfo) -> Result<Deployment, String> {
-    let text = |format: Format| {
-        let name = format.file_name();
-        let file = files.iter().find(|(file, _)| file == name);
-        file.map(|(_, text)| text.as_str()).ok_or_else(|| format!("{name} is missing"))
-    };
-    let env_file = Format::Env.file_name();
-    let environment = env_file::parse(text(Format::Env)?).map_err(|error| format!("{env_file}: {error}"))?;
-    let rules = Format::TunerCsv;
-    let rules = RuleTable::parse_whole(text(rules)?, rules.file_name()).map_err(|line| line.to_string())?;
-    let choice = |point: &Point| {
-        let call = Call::new(point.collective, point.bytes, info.nodes, info.ranks);
-        Some((*point, rules.lookup(&call)?))
-    };
-    Ok(Deployment { environment, choices: points.iter().filter_map(choice).collect() })
-}
-
 #[cfg(test)]
 mod tests {
-    use gdrtune_profiles::{
-        emit::{EmitOptions, emit},
-        profile::Profile,
-    };
-
     use super::*;
+    use crate::offline::OfflineRequest;
 
     const HEADER: &str = "collective,bytes,algorithm,protocol,channels,mean_us";
 
@@ -390,35 +294,5 @@ mod tests {
         let one = fingerprint(",3", None);
         assert_eq!(one, fingerprint(",3", Some("4x1")));
         assert!(one != fingerprint(",3", Some("2x1")) && one != fingerprint(",4", None));
-    }
-
-    #[test]
-    fn emitted_files_are_read_as_a_worker_reads_them() {
-        let golden = include_str!("../../../profiles/tests/golden/nccl.toml");
-        let profile = Profile::parse(golden, "golden").unwrap().0;
-        let options = EmitOptions::plain();
-        let file = |format: Format| (format.file_name().to_owned(), emit(&profile, format, &options).unwrap());
-        let files = [file(Format::Env), file(Format::TunerCsv)];
-        let rule = &profile.rule[0];
-        let point = Point { collective: rule.collective, bytes: rule.bytes.min };
-        let at =
-            |ranks| read_deployment(&files, &[point], &BenchInfo { engine: Engine::Replay, nodes: rule.nodes, ranks });
-        let deployment = at(rule.ranks).unwrap();
-        assert_eq!(deployment.choices[&point], rule.choice());
-        assert_eq!(deployment.environment.0.len(), profile.env.len());
-        assert!(at(rule.ranks + 1).unwrap().choices.is_empty(), "a rule holds for its shape");
-
-        let info = BenchInfo { engine: Engine::Replay, nodes: 4, ranks: 4 };
-        let broken = |name: &str, text: &str| {
-            let mut files = files.to_vec();
-            files.iter_mut().filter(|file| file.0 == name).for_each(|file| text.clone_into(&mut file.1));
-            read_deployment(&files, &[point], &info).unwrap_err()
-        };
-        assert!(broken("profile.env", "export A").starts_with("profile.env: line 1: "));
-        assert!(
-            broken("nccl-tuner.csv", "allreduce,0,1,tre,ll,2,4,4,-1,-1")
-                .starts_with("nccl-tuner.csv:1: unknown algorithm")
-        );
-        assert_eq!(read_deployment(&files[..1], &[point], &info).unwrap_err(), "nccl-tuner.csv is missing");
     }
 }
