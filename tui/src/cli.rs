@@ -517,8 +517,8 @@ mod tests {
         for (words, seconds) in
             [(&[][..], Some(0)), (&["--wait", "2m"], Some(120)), (&["--wait=3s"], Some(3)), (&["--wait"], None)]
         {
-            let argv = ["gdrtune", "bench"].iter().chain(words).map(OsString::from);
-            let Command::Bench(args) = Cli::read(argv).unwrap().command else { panic!("bench") };
+            let line = ["gdrtune", "bench"].iter().chain(words).map(OsString::from);
+            let Command::Bench(args) = Cli::read(line).unwrap().command else { panic!("bench") };
             assert_eq!(args.measure.trial.wait(), seconds.map_or(Duration::MAX, Duration::from_secs), "{words:?}");
         }
     }

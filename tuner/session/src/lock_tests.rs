@@ -6,7 +6,7 @@ use std::{
 use super::*;
 
 const QUICK: Pace =
-    Pace { settle: Duration::ZERO, settle_own: Duration::from_secs(60), pause: Duration::from_micros(100) };
+    Pace { settle: Duration::ZERO, settle_own: Duration::from_mins(1), pause: Duration::from_micros(100) };
 
 /// Nodes that answer at once. Of each, the outcomes to come; the last one stays.
 struct Nodes {

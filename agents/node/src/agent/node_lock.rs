@@ -153,9 +153,9 @@ fn look(folder: &OwnedFd, name: &CStr, holder: &Incarnation) -> Option<LockHolde
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = match sys::openat(folder, name, flags, Mode::empty()) {
         Ok(file) => File::from(file),
-        Err(Errno::NOENT) => return None,
         // Not ours to read; its process runs.
         Err(Errno::ACCESS) => return Some(unreadable),
+        // No file at all, or none of ours.
         Err(_) => return None,
     };
     let stat = sys::fstat(&file).ok()?;

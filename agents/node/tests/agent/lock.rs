@@ -12,7 +12,7 @@ fn request(client: u64) -> ToAgent {
 }
 
 fn agent(lock: &Path) -> Agent {
-    Builder::new().env("GDRTUNE_LOCK_DIR", lock.to_str().unwrap()).connect()
+    Builder::new().env("GDRTUNE_LOCK_DIR", &lock.display().to_string()).connect()
 }
 
 fn ask(agent: &mut Agent, client: u64) -> LockOutcome {
