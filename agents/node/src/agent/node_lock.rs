@@ -155,6 +155,7 @@ fn look(folder: &OwnedFd, name: &CStr, holder: &Incarnation) -> Option<LockHolde
         Ok(file) => File::from(file),
         // Not ours to read; its process runs.
         Err(Errno::ACCESS) => return Some(unreadable),
+        // No file at all, or none of ours.
         Err(_) => return None,
     };
     let stat = sys::fstat(&file).ok()?;

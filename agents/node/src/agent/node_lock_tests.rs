@@ -83,6 +83,27 @@ fn agents_of_one_client_share_the_node() {
 }
 
 #[test]
+fn of_many_that_come_at_once_one_gets_in() {
+    let parent = tempfile::tempdir().unwrap();
+    for round in 0..20 {
+        let folder = parent.path().join(round.to_string());
+        let start = std::sync::Barrier::new(4);
+        let outcomes: Vec<_> = std::thread::scope(|scope| {
+            let come = |client| {
+                let (start, folder) = (&start, &folder);
+                scope.spawn(move || {
+                    start.wait();
+                    asked(folder, client, false)
+                })
+            };
+            let clients: Vec<_> = (1..=4).map(come).collect();
+            clients.into_iter().map(|client| client.join().unwrap()).collect()
+        });
+        assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1, "{outcomes:?}");
+    }
+}
+
+#[test]
 fn what_dead_holders_leave_is_taken_over() {
     let folder = tempfile::tempdir().unwrap();
     let (living, _child) = Incarnation::child();
