@@ -439,13 +439,40 @@ pub(crate) enum RunsCommand {
     Show(RunArgs),
     /// Go on with a run that was killed, interrupted or lost its nodes; nothing that is in its store is measured again
     Resume(ResumeArgs),
+    /// Print all trials of a run as a table
+    Export(ExportArgs),
 }
 
 /// One run.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Run id, the beginning of one, or a .jsonl file
+    /// Run id, the beginning of one, `last`, or a .jsonl file
     pub(crate) run: String,
+}
+
+/// `gdrtune runs export`.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// Which run.
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// Format; all have the same columns, which README.md explains
+    #[arg(long, value_enum, default_value_t = ExportFormat::Csv)]
+    pub(crate) format: ExportFormat,
+    /// File to write, whole or not at all (default: standard output)
+    #[arg(long, short = 'o', value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// Formats of an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// A header and a line for each trial.
+    Csv,
+    /// One object with all trials.
+    Json,
+    /// One object for each trial.
+    Jsonl,
 }
 
 /// `gdrtune runs resume`.

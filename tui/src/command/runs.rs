@@ -1,5 +1,6 @@
 //! `gdrtune runs` and `gdrtune replay`: what the run stores hold.
 
+mod export;
 mod resume;
 mod show;
 
@@ -24,6 +25,7 @@ pub(crate) fn runs(args: RunsArgs) -> Result<Exit, Failure> {
         None | Some(RunsCommand::List) => list(),
         Some(RunsCommand::Show(args)) => show::show(&args),
         Some(RunsCommand::Resume(args)) => resume::resume(args),
+        Some(RunsCommand::Export(args)) => export::export(&args),
     }
 }
 
@@ -60,7 +62,7 @@ fn list() -> Result<Exit, Failure> {
 
 /// What a run without an end is. One that cannot be looked at is not running here.
 fn unfinished(path: &Path) -> &'static str {
-    if store::is_running(path).unwrap_or(false) { "running" } else { "killed" }
+    if store::writer(path).is_ok_and(|writer| writer == store::Writer::Alive) { "running" } else { "killed" }
 }
 
 pub(crate) fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {

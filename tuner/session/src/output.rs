@@ -190,6 +190,25 @@ impl OutputDir {
     }
 }
 
+/// Writes one file whole: whoever reads `path` sees the old text or the new one. What is no file (a pipe, a device) is written
+/// to as it is.
+///
+/// # Errors
+/// [`OutputError::Io`]; the file is as it was.
+pub fn write_whole(path: &Path, text: &str) -> Result<(), OutputError> {
+    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        return fs::write(path, text).map_err(io_error("write", path));
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = path.with_file_name(format!(".{name}.{:016x}.tmp", rand::random::<u64>()));
+    let written = write_synced(&temporary, text.as_bytes()).and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        // The error is what the user needs; a temporary file that was never made cannot be removed.
+        drop(fs::remove_file(&temporary));
+    }
+    written.map_err(io_error("write", path))
+}
+
 fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OutputError {
     let path = path.to_owned();
     move |source| OutputError::Io { action, path, source }
@@ -210,6 +229,21 @@ mod tests {
 
     fn file(name: &str, text: &str) -> (String, String) {
         (name.to_owned(), text.to_owned())
+    }
+
+    #[test]
+    fn a_single_file_is_replaced_whole_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trials.csv");
+        for text in ["old", "new"] {
+            write_whole(&path, text).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        let error = write_whole(&dir.path().join("none/trials.csv"), "x").unwrap_err().to_string();
+        assert!(error.contains("none/trials.csv: No such file"), "{error}");
+        write_whole(Path::new("/dev/null"), "x").unwrap();
+        assert!(!Path::new("/dev/null").is_file());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -4,14 +4,29 @@
 //! a reader on another machine of a shared file system sees whole lines. A file may end in half a line (the writer was
 //! killed, the disk was full); readers leave that line out and say so.
 
+mod find;
+mod follow;
+
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
+pub use self::{
+    find::{LAST, find_run, list_runs},
+    follow::{Follower, News},
+};
 use crate::event::{Event, Owner, Record};
+
+/// How often the lock of a run is tried for: who only looks whether a run is alive holds it for microseconds.
+const LOCK_TRIES: u32 = 20;
+
+/// Pause between two tries.
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Ending of a run's file.
 pub const EXTENSION: &str = "jsonl";
@@ -48,7 +63,7 @@ pub enum StoreError {
         by: Option<Owner>,
     },
     /// No run of that name, or several.
-    #[error("{} `{run}` in {}; there are: {known}", if *several { "several runs begin with" } else { "no run" }, dir.display())]
+    #[error("{} `{run}` in {}{hint}; there are: {known}", if *several { "several runs begin with" } else { "no run" }, dir.display())]
     Unknown {
         /// Whether the name is the beginning of several.
         several: bool,
@@ -56,9 +71,14 @@ pub enum StoreError {
         run: String,
         /// Where it was looked for.
         dir: PathBuf,
+        /// The nearest name, in words; empty where none is near.
+        hint: String,
         /// Newest runs there.
         known: String,
     },
+    /// A run that is being followed lost lines that it had.
+    #[error("{} is shorter than it was: another file took its place", .0.display())]
+    Cut(PathBuf),
 }
 
 impl StoreError {
@@ -90,7 +110,7 @@ impl RunWriter {
             .open(&path)
             .map_err(StoreError::io("create", &path))?;
         // Whoever resumes or lists runs sees by the lock that this one is alive. A file system without locks stores as well.
-        file.try_lock().ok();
+        lock(&file, || thread::sleep(LOCK_PAUSE)).ok();
         Ok(Self { file, path })
     }
 
@@ -100,7 +120,7 @@ impl RunWriter {
     /// [`StoreError::Running`] where another process still writes it; otherwise a file that cannot be used, or is no run.
     pub fn reopen(path: &Path) -> Result<(Self, StoredRun), StoreError> {
         let mut file = OpenOptions::new().read(true).append(true).open(path).map_err(StoreError::io("open", path))?;
-        let lock = file.try_lock();
+        let lock = lock(&file, || thread::sleep(LOCK_PAUSE));
         let mut text = Vec::new();
         file.read_to_end(&mut text).map_err(StoreError::io("read", path))?;
         match lock {
@@ -142,23 +162,54 @@ impl RunWriter {
     }
 }
 
+/// Takes the lock of a writer; `pause` is called between two tries.
+fn lock(file: &File, mut pause: impl FnMut()) -> Result<(), TryLockError> {
+    for _ in 1..LOCK_TRIES {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => pause(),
+            other => return other,
+        }
+    }
+    file.try_lock()
+}
+
 fn running(path: &Path, run: &StoredRun) -> StoreError {
-    let by = run.records.iter().rev().find_map(|record| match &record.event {
-        Event::Resumed { by, .. } => Some(by.clone()),
-        Event::Invoked(invocation) => Some(invocation.by.clone()),
-        _ => None,
-    });
+    let by = run.records.iter().rev().find_map(|record| owner(&record.event)).cloned();
     let run = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     StoreError::Running { run, by }
 }
 
-/// Whether a process writes the run at this moment. A file system without locks says no.
+/// The process that an event names as the run's.
+pub fn owner(event: &Event) -> Option<&Owner> {
+    match event {
+        Event::Resumed { by, .. } => Some(by),
+        Event::Invoked(invocation) => Some(&invocation.by),
+        _ => None,
+    }
+}
+
+/// What the lock of a run tells of the process that writes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writer {
+    /// It is alive.
+    Alive,
+    /// There is none.
+    Gone,
+    /// The file system has no locks.
+    Unknown,
+}
+
+/// Looks at the lock of a run. Works on other machines too, where the file system shares its locks (NFS and Lustre do).
 ///
 /// # Errors
 /// [`StoreError::Io`] where the file cannot be opened.
-pub fn is_running(path: &Path) -> Result<bool, StoreError> {
+pub fn writer(path: &Path) -> Result<Writer, StoreError> {
     let file = File::open(path).map_err(StoreError::io("open", path))?;
-    Ok(matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    Ok(match file.try_lock_shared() {
+        Ok(()) => Writer::Gone,
+        Err(TryLockError::WouldBlock) => Writer::Alive,
+        Err(TryLockError::Error(_)) => Writer::Unknown,
+    })
 }
 
 /// A run as it was read.
@@ -195,47 +246,6 @@ fn parse_run(path: &Path, text: &[u8]) -> Result<StoredRun, StoreError> {
     Ok(StoredRun { records, torn })
 }
 
-/// The runs in a folder, newest first (run ids begin with their start time).
-///
-/// # Errors
-/// [`StoreError::Io`]; a folder that does not exist has no runs.
-pub fn list_runs(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    let entries = match fs::read_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.map_err(StoreError::io("read", dir))?,
-    };
-    let mut runs = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(StoreError::io("read", dir))?.path();
-        if path.extension().is_some_and(|e| e == EXTENSION) {
-            runs.push(path);
-        }
-    }
-    runs.sort();
-    runs.reverse();
-    Ok(runs)
-}
-
-/// The file of a run: a path, a run id, or the unique beginning of one.
-///
-/// # Errors
-/// [`StoreError::Unknown`] names the newest runs.
-pub fn find_run(dir: &Path, run: &str) -> Result<PathBuf, StoreError> {
-    let direct = Path::new(run);
-    if direct.is_file() {
-        return Ok(direct.to_owned());
-    }
-    let runs = list_runs(dir)?;
-    let name = |path: &PathBuf| path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
-    let matching: Vec<&PathBuf> = runs.iter().filter(|p| !run.is_empty() && name(p).starts_with(run)).collect();
-    if let [only] = matching.as_slice() {
-        return Ok((*only).clone());
-    }
-    let known = runs.iter().take(5).map(name).collect::<Vec<_>>().join(", ");
-    let known = if known.is_empty() { "none".to_owned() } else { known };
-    Err(StoreError::Unknown { several: !matching.is_empty(), run: run.to_owned(), dir: dir.to_owned(), known })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -269,11 +279,11 @@ mod tests {
         writer.append(&Record { seq: 0, t_ms: 0, event }).unwrap();
         let error = RunWriter::reopen(&path).unwrap_err();
         assert_eq!(error.to_string(), "run r1 is still running as pid 4711 on head");
-        assert!(is_running(&path).unwrap());
+        assert_eq!(super::writer(&path).unwrap(), Writer::Alive);
 
         writer.file.write_all(br#"{"seq":1,"t_m"#).unwrap();
         drop(writer);
-        assert!(!is_running(&path).unwrap());
+        assert_eq!(super::writer(&path).unwrap(), Writer::Gone);
         let (mut writer, run) = RunWriter::reopen(&path).unwrap();
         assert!(run.torn && run.records.len() == 1);
         writer.append(&record(1)).unwrap();
@@ -281,21 +291,18 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_line_is_named() {
-        let error = parse_run(Path::new("x.jsonl"), b"{}\n").unwrap_err();
-        assert!(error.to_string().starts_with("x.jsonl:1: not a record of a run: missing field"), "{error}");
+    fn a_look_at_the_lock_does_not_keep_a_writer_from_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = RunWriter::create(dir.path(), "r").unwrap().path().to_owned();
+        let file = || File::open(&path).unwrap();
+        let mut looking = Some(file());
+        looking.as_ref().unwrap().lock_shared().unwrap();
+        lock(&file(), || looking = None).unwrap();
     }
 
     #[test]
-    fn runs_are_found_by_the_beginning_of_their_name() {
-        let dir = tempfile::tempdir().unwrap();
-        for run in ["2026-01-01T00:00:00Z-aaaa", "2026-01-02T00:00:00Z-bbbb"] {
-            RunWriter::create(dir.path(), run).unwrap();
-        }
-        assert!(find_run(dir.path(), "2026-01-02").unwrap().ends_with("2026-01-02T00:00:00Z-bbbb.jsonl"));
-        let error = find_run(dir.path(), "2026").unwrap_err().to_string();
-        assert!(error.starts_with("several runs begin with `2026`"), "{error}");
-        assert!(error.ends_with("there are: 2026-01-02T00:00:00Z-bbbb, 2026-01-01T00:00:00Z-aaaa"), "{error}");
-        assert!(list_runs(&dir.path().join("none")).unwrap().is_empty());
+    fn a_broken_line_is_named() {
+        let error = parse_run(Path::new("x.jsonl"), b"{}\n").unwrap_err();
+        assert!(error.to_string().starts_with("x.jsonl:1: not a record of a run: missing field"), "{error}");
     }
 }
