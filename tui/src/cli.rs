@@ -13,12 +13,12 @@ use gdrtune_session::run::Shapes;
 use gdrtune_tuner::search::Strategy;
 use gdrtune_wire::WorkerCommand;
 
-use self::parse::{parse_choice, parse_duration_s, parse_named, parse_worker_command};
+use self::parse::{parse_choice, parse_duration_s, parse_named, parse_speed, parse_worker_command};
 pub(crate) use self::{
     hosts::HostArgs,
     presets::{GoalArgs, ObjectiveArg, OfflineArgs, SpaceArgs},
 };
-use crate::ui::ThemeName;
+use crate::ui::{Speed, ThemeName};
 
 /// Exit codes, shown at the end of `--help`.
 const EXIT_CODES: &str = "\
@@ -60,9 +60,11 @@ pub(crate) enum Command {
     Emit(EmitArgs),
     /// Put a profile where jobs take it from, prove that NCCL uses it, or take it away
     Install(InstallArgs),
-    /// List the recorded runs, show one, or go on with one that was ended too early
+    /// List the recorded runs, show or export one, or go on with one that was ended too early
     Runs(RunsArgs),
-    /// Show a recorded run in the terminal UI
+    /// Watch a run of another process; it goes on undisturbed
+    Attach(AttachArgs),
+    /// Show a recorded run in the terminal UI as it went
     Replay(ReplayArgs),
     /// Supervise workers on this node (started by gdrtune itself)
     #[command(hide = true)]
@@ -486,14 +488,29 @@ pub(crate) struct ResumeArgs {
     pub(crate) show: ShowArgs,
 }
 
+/// `gdrtune attach`.
+#[derive(Debug, Args)]
+pub(crate) struct AttachArgs {
+    /// Which run.
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// Print plain progress lines until the run ends, and end with its exit code (the default where there is no terminal)
+    #[arg(long)]
+    pub(crate) plain: bool,
+    /// How the terminal UI looks.
+    #[command(flatten)]
+    pub(crate) look: LookArgs,
+}
+
 /// `gdrtune replay`.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// Run id, the beginning of one, or a .jsonl file
-    pub(crate) run: String,
-    /// How many times faster than it was; 0 shows the end at once
-    #[arg(long, value_name = "X", default_value_t = 10.0)]
-    pub(crate) speed: f64,
+    /// Which run.
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// How many times faster than it was, such as 10 or 0.5, or max; keys change it
+    #[arg(long, value_name = "X", default_value = "10", value_parser = parse_speed)]
+    pub(crate) speed: Speed,
     /// How the terminal UI looks.
     #[command(flatten)]
     pub(crate) look: LookArgs,
@@ -568,6 +585,10 @@ mod tests {
             (&["install", "--uninstall", "--to", "/d", "--emulate-nodes"], "cannot be used with"),
             (&["install", "--to", "/d", "--nccl", "/x"], "--check"),
             (&["install", "p.toml", "--to", "/d", "--wait"], "cannot be used with"),
+            (&["replay", "last", "--speed", "-1"], "unexpected argument '-1'"),
+            (&["replay", "last", "--speed", "fast"], "expected a factor above 0, such as 10 or 0.5, or max"),
+            (&["replay", "last", "--speed", "inf"], "expected a factor above 0"),
+            (&["runs", "export", "last", "--format", "xml"], "[possible values: csv, json, jsonl]"),
             (&["bench", "--wait", "soon"], "invalid value 'soon' for '--wait [<TIME>]'"),
         ];
         for (args, expected) in cases {

@@ -59,6 +59,11 @@ impl<W: Write + Send> PlainLines<W> {
         Self { out, trials: 0, failed: 0, last_progress_ms: 0, phase: None, budget_s: None, score: None }
     }
 
+    /// Trials that failed so far.
+    pub(crate) const fn failed(&self) -> u64 {
+        self.failed
+    }
+
     fn line(&mut self, t_ms: u64, text: &str) -> io::Result<()> {
         writeln!(self.out, "{:>7.1}s  {text}", t_ms as f64 / 1e3)
     }

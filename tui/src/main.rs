@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Command::Emit(args) => command::emit::emit(&args),
         Command::Install(args) => command::install::install(&args),
         Command::Runs(args) => command::runs::runs(args),
+        Command::Attach(args) => command::runs::attach(&args),
         Command::Replay(args) => command::runs::replay(&args),
     };
     match result {

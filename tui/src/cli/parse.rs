@@ -4,6 +4,8 @@ use gdrtune_fleet::{launcher::LauncherCommand, site::folder_problem};
 use gdrtune_profiles::vocab::Choice;
 use gdrtune_wire::WorkerCommand;
 
+use crate::ui::Speed;
+
 /// A value of a closed vocabulary.
 pub(super) fn parse_named<T: std::str::FromStr>(text: &str) -> Result<T, String>
 where
@@ -40,6 +42,19 @@ pub(super) fn parse_duration_s(text: &str) -> Result<f64, String> {
     match number.trim().parse::<f64>() {
         Ok(value) if value > 0.0 && value * factor < 1e7 => Ok(value * factor),
         _ => Err("expected a time above 0, such as 90s, 5m or 1h".to_owned()),
+    }
+}
+
+/// Run time per wall time of a replay: a factor, or `max`.
+pub(super) fn parse_speed(text: &str) -> Result<Speed, String> {
+    match text.trim() {
+        // 0 as well: it once meant "at once".
+        "max" | "0" => Ok(Speed::MAX),
+        other => {
+            let factor =
+                other.strip_suffix('x').unwrap_or(other).parse().ok().filter(|factor: &f64| factor.is_finite());
+            factor.and_then(Speed::new).ok_or_else(|| "expected a factor above 0, such as 10 or 0.5, or max".to_owned())
+        }
     }
 }
 

@@ -38,7 +38,7 @@ use crate::{
     exit::{Exit, Failure},
     headless::{JsonLines, PlainLines, Progress},
     hosts, interrupt, paths,
-    ui::{self, Source, UiEnd},
+    ui::{self, Source, Steering, UiEnd},
 };
 
 /// Sizes of the demo: three decades in seven points, so that its half minute goes into repeats.
@@ -278,10 +278,10 @@ fn execute(mut config: RunConfig, show: &ShowArgs, expect_gain: bool, again: Opt
         // What a resumed run has done is shown as its own.
         for record in told {
             // The UI takes them as soon as it runs.
-            drop(records.send(record));
+            drop(records.send(ui::Input::Record(Box::new(record))));
         }
         // A UI that was left does not need the records any more.
-        Box::new(move |record| drop(records.send(record.clone())))
+        Box::new(move |record| drop(records.send(ui::Input::Record(Box::new(record.clone())))))
     } else {
         headless_listener(show.json, &told, controls.clone())
     };
@@ -304,7 +304,8 @@ fn execute(mut config: RunConfig, show: &ShowArgs, expect_gain: bool, again: Opt
     if use_ui {
         let ui_controls = controls.clone();
         let options = super::ui_options(Source::Live, &show.look);
-        let end = runtime.block_on(ui::run(receiver, move |command| ui_controls.apply(command), options))?;
+        let steering = Steering::Run(Box::new(move |command| ui_controls.apply(command)));
+        let end = runtime.block_on(ui::run(receiver, steering, options))?;
         match end {
             UiEnd::Left => {}
             // The third Ctrl-C: the agents see the end of their stdin and clean up by themselves.

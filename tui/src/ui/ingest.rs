@@ -179,12 +179,11 @@ impl Run {
         }
     }
 
-    /// Notes that the records ended, and says so if they lack the last one.
-    pub(crate) fn close(&mut self, t_ms: u64) {
+    /// Notes that the records ended, and says why if they lack the last one.
+    pub(crate) fn close(&mut self, t_ms: u64, summary: String) {
         if self.summary.is_over() {
             return;
         }
-        let summary = "the run ended without its last record".to_owned();
         self.note(t_ms, Level::Error, summary.clone());
         self.summary.ended = Some(Ended { end: None, summary });
     }

@@ -4,15 +4,34 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use super::state::Source;
+
 /// Where a key is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Context {
     /// The main screen.
     Main,
+    /// The main screen of a run of this process.
+    Live,
+    /// The main screen of a run that is only watched.
+    Attached,
+    /// The main screen of a replay.
+    Replay,
     /// A question waits for its answer.
     Question,
     /// The help overlay is open.
     Help,
+}
+
+impl Context {
+    /// Those of the main screen.
+    pub(crate) const fn main(source: Source) -> &'static [Self] {
+        match source {
+            Source::Live => &[Self::Main, Self::Live],
+            Source::Attached => &[Self::Main, Self::Attached],
+            Source::Replay => &[Self::Main, Self::Replay],
+        }
+    }
 }
 
 /// What a key asks for.
@@ -23,7 +42,16 @@ pub(crate) enum Action {
     Help,
     PauseDisplay,
     PauseSearch,
+    PausePlayback,
     Finish,
+    SeekForward,
+    SeekBack,
+    Faster,
+    Slower,
+    StepForward,
+    StepBack,
+    SeekStart,
+    SeekEnd,
     NextPanel,
     PreviousPanel,
     Up,
@@ -118,7 +146,9 @@ pub(crate) struct Binding {
 impl Binding {
     /// Whether the footer may name it: keys that only steer a run are of no use when it is over.
     pub(crate) const fn is_useful(&self, over: bool) -> bool {
-        !over || !matches!(self.action, Action::PauseDisplay | Action::PauseSearch | Action::Finish)
+        let steers =
+            matches!(self.action, Action::PauseDisplay | Action::PauseSearch | Action::PausePlayback | Action::Finish);
+        !over || !steers
     }
 
     /// All keys, separated by spaces.
@@ -137,12 +167,24 @@ macro_rules! bindings {
 
 /// Every key that does something. The footer shows entries in this order and drops them from the end when narrow.
 pub(crate) const BINDINGS: &[Binding] = bindings! {
-    Main Quit [char('q')] Some("quit"), "leave (asks first while a run is going)";
+    Live Quit [char('q')] Some("quit"), "leave (asks first while a run is going)";
+    Attached Quit [char('q')] Some("quit"), "leave; the run goes on";
+    Replay Quit [char('q')] Some("quit"), "leave";
     Main Help [char('?'), key(KeyCode::F(1))] Some("help"), "show this list";
+    Replay PausePlayback [char(' ')] Some("pause"), "pause the replay, or go on";
+    Replay SeekForward [char('f')] Some("forward"), "go forward by 5 % of the run";
+    Replay SeekBack [char('b')] Some("back"), "go back by 5 % of the run";
+    Replay Faster [char('>')] Some("faster"), "play faster";
+    Replay Slower [char('<')] Some("slower"), "play slower";
+    Replay StepForward [char('.')] None, "go to the next trial or decision, and pause";
+    Replay StepBack [char(',')] None, "go to the trial or decision before, and pause";
+    Replay SeekStart [char('0')] None, "go to the beginning of the run";
+    Replay SeekEnd [char('$')] None, "go to the end of the run";
     Main NextCollective [char(']'), key(KeyCode::Right), char('l')] Some("next collective"), "show the next collective in the charts";
-    Main PauseDisplay [char('p')] Some("freeze"), "freeze the display only; measuring goes on";
-    Main PauseSearch [char(' ')] Some("pause run"), "pause the search after its script, or go on";
-    Main Finish [char('F')] Some("finish"), "end the search, verify and write (asks first)";
+    Live PauseDisplay [char('p')] Some("freeze"), "freeze the display only; measuring goes on";
+    Attached PauseDisplay [char('p')] Some("freeze"), "freeze the display only; measuring goes on";
+    Live PauseSearch [char(' ')] Some("pause run"), "pause the search after its script, or go on";
+    Live Finish [char('F')] Some("finish"), "end the search, verify and write (asks first)";
     Main NextPanel [key(KeyCode::Tab)] Some("panel"), "focus the next panel";
     Main Theme [char('t')] Some("theme"), "next colour theme: base, colorblind, mono";
     Main PreviousPanel [key(KeyCode::BackTab)] None, "focus the previous panel";
@@ -153,7 +195,9 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     Main PageDown [key(KeyCode::PageDown), control('d')] None, "scroll down by a page";
     Main Top [char('g'), key(KeyCode::Home)] None, "go to the first line";
     Main Bottom [char('G'), key(KeyCode::End)] None, "go to the last line";
-    Main Interrupt [control('c')] None, "stop after the script; again: kill; again: leave";
+    Live Interrupt [control('c')] None, "stop after the script; again: kill; again: leave";
+    Attached Interrupt [control('c')] None, "leave; the run goes on";
+    Replay Interrupt [control('c')] None, "leave";
     Main Repaint [control('l')] None, "paint the whole screen again";
     Main Suspend [control('z')] None, "suspend to the shell (fg comes back)";
     Question Yes [char('y'), char('Y')] Some("yes"), "do it";
@@ -167,14 +211,14 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     Help Suspend [control('z')] None, "suspend to the shell (fg comes back)";
 };
 
-/// The entries of one context, in table order.
-pub(crate) fn bindings(context: Context) -> impl Iterator<Item = &'static Binding> {
-    BINDINGS.iter().filter(move |b| b.context == context)
+/// The entries of some contexts, in table order.
+pub(crate) fn bindings(contexts: &[Context]) -> impl Iterator<Item = &'static Binding> {
+    BINDINGS.iter().filter(move |b| contexts.contains(&b.context))
 }
 
-/// What a key asks for in a context.
-pub(crate) fn action_for(context: Context, event: KeyEvent) -> Option<Action> {
-    bindings(context).find(|b| b.keys.iter().any(|k| k.matches(event))).map(|b| b.action)
+/// What a key asks for in some contexts.
+pub(crate) fn action_for(contexts: &[Context], event: KeyEvent) -> Option<Action> {
+    bindings(contexts).find(|b| b.keys.iter().any(|k| k.matches(event))).map(|b| b.action)
 }
 
 #[cfg(test)]
@@ -183,11 +227,12 @@ mod tests {
 
     #[test]
     fn no_key_has_two_meanings_in_one_context() {
-        for context in [Context::Main, Context::Question, Context::Help] {
+        let main = [Source::Live, Source::Attached, Source::Replay].map(Context::main);
+        for contexts in main.into_iter().chain([&[Context::Question][..], &[Context::Help]]) {
             let keys: Vec<(Chord, Action)> =
-                bindings(context).flat_map(|b| b.keys.iter().map(|k| (*k, b.action))).collect();
+                bindings(contexts).flat_map(|b| b.keys.iter().map(|k| (*k, b.action))).collect();
             for (position, (chord, action)) in keys.iter().enumerate() {
-                assert_eq!(action_for(context, chord.event()), Some(*action), "{context:?} {}", chord.name());
+                assert_eq!(action_for(contexts, chord.event()), Some(*action), "{contexts:?} {}", chord.name());
                 assert!(keys.iter().skip(position + 1).all(|(other, _)| other != chord), "{}", chord.name());
             }
         }
@@ -204,7 +249,7 @@ mod tests {
             (KeyEvent::new(KeyCode::Char('p'), KeyModifiers::CONTROL), None),
             (KeyEvent::new(KeyCode::Char('x'), KeyModifiers::NONE), None),
         ] {
-            assert_eq!(action_for(Context::Main, event), expected, "{event:?}");
+            assert_eq!(action_for(Context::main(Source::Live), event), expected, "{event:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The terminal UI of a run: records in, commands out.
+//! The terminal UI of a run: records in, commands out. The run is this process's, or another's, or is played back.
 //!
 //! [`run`] is the only part with IO and a clock. It feeds [`state::Input`]s to [`update::update`], does the effects, and
 //! draws the state when something visible changed, at most [`FRAMES_PER_SECOND`] times a second.
@@ -11,12 +11,13 @@ use std::{
 use anyhow::Context as _;
 use crossterm::event::{Event as TerminalEvent, EventStream, KeyCode, KeyEvent, KeyModifiers};
 use futures_util::StreamExt as _;
-use gdrtune_session::event::{Command, Record};
+use gdrtune_session::event::Command;
 use tokio::{
-    sync::mpsc::UnboundedReceiver,
+    sync::mpsc::{UnboundedReceiver, UnboundedSender},
     time::{MissedTickBehavior, interval, sleep_until},
 };
 
+pub(crate) mod attach;
 mod draw;
 mod ingest;
 mod keys;
@@ -33,12 +34,12 @@ mod update;
 mod tests;
 
 pub(crate) use self::{
-    state::{Colour, Source},
+    state::{Colour, Input, Playback, Source, Speed},
     terminal::Mouse,
     theme::{Charset, ThemeName},
 };
 use self::{
-    state::{Effect, Input, State},
+    state::{Effect, Play, State},
     terminal::{Screen, Signalled, Signals},
     theme::Theme,
 };
@@ -52,7 +53,7 @@ const IDLE_TICK: Duration = Duration::from_millis(250);
 /// How the UI looks and what it may do.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UiOptions {
-    /// A live run, or one played back.
+    /// What the records come from.
     pub(crate) source: Source,
     /// The first theme.
     pub(crate) theme: ThemeName,
@@ -62,8 +63,8 @@ pub(crate) struct UiOptions {
     pub(crate) charset: Charset,
     /// Whether the mouse is captured.
     pub(crate) mouse: Mouse,
-    /// Run time per wall time: 1 for a live run, the playback speed of a replay.
-    pub(crate) speed: f64,
+    /// Of a replay only.
+    pub(crate) playback: Option<Playback>,
 }
 
 impl UiOptions {
@@ -80,7 +81,7 @@ impl UiOptions {
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default().to_lowercase();
         let utf8 = locale.contains("utf-8") || locale.contains("utf8");
         let charset = if utf8 && !dumb { Charset::Unicode } else { Charset::Ascii };
-        Self { source, theme, colour, charset, mouse: Mouse::Captured, speed: 1.0 }
+        Self { source, theme, colour, charset, mouse: Mouse::Captured, playback: None }
     }
 }
 
@@ -97,23 +98,33 @@ pub(crate) enum UiEnd {
     TerminalLost,
 }
 
-/// Shows a run until the user leaves.
-///
-/// `commands` is called from the event loop and must not block. The terminal is given back before this returns.
+/// Who does what the user asks of a run.
+pub(crate) enum Steering {
+    /// The run itself. Called from the event loop; must not block.
+    Run(Box<dyn Fn(Command)>),
+    /// The player of a replay.
+    Player(UnboundedSender<Play>),
+    /// Nobody: the run is only watched.
+    Nobody,
+}
+
+/// Shows what `feed` tells of a run until the user leaves. The terminal is given back before this returns.
 ///
 /// # Errors
 /// Standard output is no terminal, or a thread panicked (its message is on the screen then).
 pub(crate) async fn run(
-    records: UnboundedReceiver<Record>,
-    commands: impl Fn(Command),
+    feed: UnboundedReceiver<Input>,
+    steering: Steering,
     options: UiOptions,
 ) -> anyhow::Result<UiEnd> {
     let mut signals = Signals::listen().context("failed to listen to signals")?;
     let mut screen = Screen::enter(options.mouse).context("failed to enter the terminal")?;
     let size = screen.size().context("failed to read the size of the terminal")?;
-    let state = State::new(size, options.theme, options.colour, options.source);
-    let mut session = Session { state, clock: RunClock::new(options.speed), dirty: true };
-    match session.drive(records, &commands, &mut screen, &mut signals, options.charset).await {
+    let mut state = State::new(size, options.theme, options.colour, options.source);
+    state.control.playback = options.playback;
+    let speed = options.playback.map_or(Speed::REAL, |playback| playback.speed);
+    let mut session = Session { state, clock: RunClock::new(speed), dirty: true };
+    match session.drive(feed, &steering, &mut screen, &mut signals, options.charset).await {
         Err(Stopped::Terminal(_)) => Ok(UiEnd::TerminalLost),
         Err(Stopped::Panic) => anyhow::bail!("a thread panicked"),
         Ok(end) => Ok(end),
@@ -142,14 +153,14 @@ struct Session {
 impl Session {
     async fn drive(
         &mut self,
-        mut records: UnboundedReceiver<Record>,
-        commands: &impl Fn(Command),
+        mut feed: UnboundedReceiver<Input>,
+        steering: &Steering,
         screen: &mut Screen,
         signals: &mut Signals,
         charset: Charset,
     ) -> Result<UiEnd, Stopped> {
         let mut events = EventStream::new();
-        let mut records_open = true;
+        let mut feed_open = true;
         let mut ticks = interval(IDLE_TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut next_frame = tokio::time::Instant::now();
@@ -181,14 +192,11 @@ impl Session {
                         None => continue,
                     },
                 },
-                record = records.recv(), if records_open => {
-                    if let Some(record) = record {
-                        self.clock.heard(record.t_ms);
-                        Input::Record(Box::new(record))
-                    } else {
-                        records_open = false;
-                        Input::RecordsClosed
-                    }
+                input = feed.recv(), if feed_open => {
+                    feed_open = input.is_some();
+                    let input = input.unwrap_or(Input::RecordsClosed);
+                    self.clock.hear(&input);
+                    input
                 }
                 _ = ticks.tick(), if self.ticking() => Input::Tick(self.clock.elapsed_ms()),
                 () = sleep_until(next_frame), if self.dirty => continue,
@@ -205,11 +213,16 @@ impl Session {
                         self.dirty = true;
                     }
                     Effect::Command(command) => {
-                        // A replay stood still: its time goes on from here.
-                        if command == Command::Resume && self.state.control.source == Source::Replay {
-                            self.clock.heard(self.state.view.elapsed_ms);
+                        if let Steering::Run(run) = steering {
+                            run(command);
                         }
-                        commands(command);
+                    }
+                    Effect::Play(play) => {
+                        self.clock.turn(self.state.view.elapsed_ms, play);
+                        if let Steering::Player(player) = steering {
+                            // A player that is gone has panicked, which ends the UI.
+                            player.send(play).ok();
+                        }
                     }
                     Effect::Quit if self.state.may_leave() => return Ok(UiEnd::Left),
                     Effect::Quit => return Ok(UiEnd::Abandoned),
@@ -247,20 +260,40 @@ fn input_of(event: &TerminalEvent) -> Option<Input> {
 
 /// The run's clock, as far as its records tell it: between records it goes on with the wall clock.
 struct RunClock {
-    speed: f64,
+    speed: Speed,
     last: Option<(u64, Instant)>,
 }
 
 impl RunClock {
-    const fn new(speed: f64) -> Self {
+    const fn new(speed: Speed) -> Self {
         Self { speed, last: None }
     }
 
-    fn heard(&mut self, t_ms: u64) {
+    /// Goes on from what an input tells.
+    fn hear(&mut self, input: &Input) {
+        match input {
+            Input::Record(record) => self.set(record.t_ms),
+            Input::Tick(t_ms) => self.set(*t_ms),
+            Input::Jumped(jump) => self.set(jump.t_ms),
+            _ => {}
+        }
+    }
+
+    /// Goes on from `elapsed_ms` as a replay does.
+    fn turn(&mut self, elapsed_ms: u64, play: Play) {
+        self.set(elapsed_ms);
+        if let Play::Speed(speed) = play {
+            self.speed = speed;
+        }
+    }
+
+    fn set(&mut self, t_ms: u64) {
         self.last = Some((t_ms, Instant::now()));
     }
 
     fn elapsed_ms(&self) -> u64 {
-        self.last.map_or(0, |(t_ms, at)| t_ms + (at.elapsed().as_secs_f64() * 1000.0 * self.speed) as u64)
+        // Without a speed, records alone tell the time.
+        let factor = self.speed.factor().unwrap_or(0.0);
+        self.last.map_or(0, |(t_ms, at)| t_ms + (at.elapsed().as_secs_f64() * 1000.0 * factor) as u64)
     }
 }

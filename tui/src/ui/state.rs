@@ -1,5 +1,7 @@
 //! The whole state of the terminal UI: plain data, no IO, no clock. Only `update` changes it; drawing only reads it.
 
+use std::fmt;
+
 use crossterm::event::{KeyEvent, MouseEvent};
 use gdrtune_profiles::vocab::Collective;
 use gdrtune_session::event::{Command, Record};
@@ -17,6 +19,10 @@ pub(crate) enum Input {
     Record(Box<Record>),
     /// The run will tell nothing more.
     RecordsClosed,
+    /// No more can be heard of the run, or nothing of what is left of it: why.
+    Severed(String),
+    /// A replay goes on from another moment.
+    Jumped(Box<Jump>),
     /// A key.
     Key(KeyEvent),
     /// The mouse.
@@ -27,8 +33,17 @@ pub(crate) enum Input {
     Tick(u64),
 }
 
+/// Where a replay goes on.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Jump {
+    /// The run as it was then.
+    pub(crate) run: Run,
+    /// Milliseconds since the run began.
+    pub(crate) t_ms: u64,
+}
+
 /// What the event loop is asked to do. Closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Effect {
     /// Something visible changed.
     Redraw,
@@ -38,6 +53,8 @@ pub(crate) enum Effect {
     Suspend,
     /// Tell the run.
     Command(Command),
+    /// Tell the player of a replay.
+    Play(Play),
     /// Leave.
     Quit,
 }
@@ -45,10 +62,87 @@ pub(crate) enum Effect {
 /// What the records come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// A run that goes on now and takes commands.
+    /// A run of this process: it takes commands.
     Live,
-    /// A stored run, played back; pause is the only command.
+    /// A run of another process, which is only watched.
+    Attached,
+    /// A stored run, played back.
     Replay,
+}
+
+/// What the player of a replay is told.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Play {
+    /// Stand still.
+    Pause,
+    /// Go on.
+    Resume,
+    /// Go on at another speed.
+    Speed(Speed),
+    /// Go to a moment, in milliseconds since the run began.
+    Seek(u64),
+    /// Go to the next event that shows, or the one before, and stand still there.
+    Step(Direction),
+}
+
+/// Where to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Back,
+    Forward,
+}
+
+/// Run time per wall time of a replay.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Speed(f64);
+
+impl Speed {
+    /// As it happened.
+    pub(crate) const REAL: Self = Self(1.0);
+    /// As fast as it can be shown.
+    pub(crate) const MAX: Self = Self(f64::INFINITY);
+
+    /// What the keys choose from.
+    const LADDER: [f64; 12] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, f64::INFINITY];
+
+    /// A factor above 0.
+    pub(crate) fn new(factor: f64) -> Option<Self> {
+        (0.0 < factor).then_some(Self(factor))
+    }
+
+    /// The factor; absent where nothing is waited for.
+    pub(crate) fn factor(self) -> Option<f64> {
+        self.0.is_finite().then_some(self.0)
+    }
+
+    /// The next speed of the ladder; the last one stays.
+    pub(crate) fn next(self, direction: Direction) -> Self {
+        let mut ladder = Self::LADDER.into_iter();
+        let next = match direction {
+            Direction::Forward => ladder.find(|factor| self.0 < *factor),
+            Direction::Back => ladder.rfind(|factor| *factor < self.0),
+        };
+        next.map_or(self, Self)
+    }
+}
+
+impl fmt::Display for Speed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.factor() {
+            Some(factor) => write!(f, "{factor}x"),
+            None => f.write_str("max speed"),
+        }
+    }
+}
+
+/// What a replay is of, and how it is played.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Playback {
+    /// Seconds since the run began, in the user's life; absent where nobody knows.
+    pub(crate) age_s: Option<u64>,
+    /// Length of the run in milliseconds.
+    pub(crate) total_ms: u64,
+    pub(crate) speed: Speed,
 }
 
 /// The state.
@@ -145,7 +239,9 @@ pub(crate) enum Question {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Control {
     pub(crate) source: Source,
-    /// The search is paused (or will be, after its current script).
+    /// Of a replay only.
+    pub(crate) playback: Option<Playback>,
+    /// The search is paused (or will be, after its current script); of a replay, the playback.
     pub(crate) paused: bool,
     /// The search was told to end early.
     pub(crate) finishing: bool,
@@ -183,7 +279,7 @@ impl State {
                 frozen: None,
                 notice: None,
             },
-            control: Control { source, paused: false, finishing: false, stop: Stop::No },
+            control: Control { source, playback: None, paused: false, finishing: false, stop: Stop::No },
         }
     }
 
@@ -213,16 +309,16 @@ impl State {
     }
 
     /// Where the next key is read.
-    pub(crate) const fn context(&self) -> Context {
+    pub(crate) fn contexts(&self) -> &'static [Context] {
         match self.view.overlay {
-            None => Context::Main,
-            Some(Overlay::Help { .. }) => Context::Help,
-            Some(Overlay::Question(_)) => Context::Question,
+            None => Context::main(self.control.source),
+            Some(Overlay::Help { .. }) => &[Context::Help],
+            Some(Overlay::Question(_)) => &[Context::Question],
         }
     }
 
     /// Whether leaving needs no question: there is no run to lose.
     pub(crate) fn may_leave(&self) -> bool {
-        self.run.summary.is_over() || self.control.source == Source::Replay
+        self.run.summary.is_over() || self.control.source != Source::Live
     }
 }

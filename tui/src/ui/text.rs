@@ -57,6 +57,16 @@ pub(crate) fn clock(ms: u64) -> String {
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
 }
 
+/// How long ago something was: `5 min ago`, `3 days ago`.
+pub(crate) fn ago(seconds: u64) -> String {
+    match seconds {
+        0..60 => "just now".to_owned(),
+        60..3_600 => format!("{} min ago", seconds / 60),
+        3_600..172_800 => format!("{} h ago", seconds / 3_600),
+        _ => format!("{} days ago", seconds / 86_400),
+    }
+}
+
 /// Microseconds, one decimal.
 pub(crate) fn microseconds(us: f64) -> String {
     format!("{us:.1}")
@@ -147,6 +157,8 @@ mod tests {
     fn numbers_have_units_and_few_digits() {
         assert_eq!(clock(83_400), "1:23");
         assert_eq!(clock(7_384_000), "2:03:04");
+        let ages = [59, 60, 3_599, 3_600, 172_799, 172_800].map(ago);
+        assert_eq!(ages, ["just now", "1 min ago", "59 min ago", "1 h ago", "47 h ago", "2 days ago"]);
         assert_eq!([0.0123, 0.9949, 1.0, 12.345, 123.45].map(bandwidth), ["0.012", "0.995", "1.00", "12.35", "123.5"]);
         assert_eq!([20.0, 500.0, 1000.0, 2e6].map(duration_label), ["20us", "500us", "1ms", "2s"]);
         assert_eq!((count(1, "node"), count(2, "node")), ("1 node".to_owned(), "2 nodes".to_owned()));

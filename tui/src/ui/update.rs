@@ -7,22 +7,25 @@ use ratatui::layout::Position;
 use super::{
     keys::{self, Action},
     layout::Layout,
-    state::{Colour, Effect, Frozen, Input, Overlay, Panel, Question, Source, State, Stop},
+    state::{
+        Colour, Direction, Effect, Frozen, Input, Jump, Overlay, Panel, Play, Playback, Question, Source, State, Stop,
+    },
     theme::ThemeName,
 };
 
 /// Lines per turn of the mouse wheel.
 const WHEEL_LINES: usize = 3;
 
+/// How far a replay goes at once, as a part of the run.
+const SEEK_SHARE: f64 = 0.05;
+
 /// Applies one input.
 pub(crate) fn update(state: &mut State, input: Input) -> Vec<Effect> {
     match input {
         Input::Record(record) => take_record(state, *record),
-        Input::RecordsClosed => {
-            state.run.close(state.view.elapsed_ms);
-            settle(state);
-            vec![Effect::Redraw]
-        }
+        Input::RecordsClosed => close(state, "the run ended without its last record".to_owned()),
+        Input::Severed(why) => close(state, why),
+        Input::Jumped(jump) => jumped(state, *jump),
         Input::Key(event) if event.kind == KeyEventKind::Release => vec![],
         Input::Key(event) => take_key(state, event),
         Input::Mouse(event) => take_mouse(state, event),
@@ -33,6 +36,28 @@ pub(crate) fn update(state: &mut State, input: Input) -> Vec<Effect> {
         }
         Input::Tick(elapsed_ms) => advance(state, elapsed_ms),
     }
+}
+
+/// Nothing comes any more.
+fn close(state: &mut State, why: String) -> Vec<Effect> {
+    state.run.close(state.view.elapsed_ms, why);
+    settle(state);
+    vec![Effect::Redraw]
+}
+
+/// Shows the run as it was at another moment; what is looked at stays where that is possible.
+fn jumped(state: &mut State, jump: Jump) -> Vec<Effect> {
+    state.run = jump.run;
+    state.view.elapsed_ms = jump.t_ms;
+    state.view.frozen = None;
+    let (n_trials, log) = (state.run.trials.len(), &state.run.log);
+    state.view.trials_top = state.view.trials_top.filter(|top| *top < n_trials);
+    state.view.log_bottom = state.view.log_bottom.filter(|bottom| log.get(*bottom).is_some());
+    state.view.nodes_top = state.view.nodes_top.min(state.run.summary.nodes.len().saturating_sub(1));
+    state.view.collective = state.view.collective.min(state.run.summary.collectives.len().saturating_sub(1));
+    state.view.size_cursor = None;
+    keep_focus_visible(state);
+    vec![Effect::Redraw]
 }
 
 fn take_record(state: &mut State, record: Record) -> Vec<Effect> {
@@ -65,13 +90,14 @@ fn settle(state: &mut State) {
     if matches!(state.view.overlay, Some(Overlay::Question(_))) {
         state.view.overlay = None;
     }
-    state.control.paused = false;
+    // The player of a replay goes on as it is told, also back from the end.
+    state.control.paused &= state.control.source == Source::Replay;
     keep_focus_visible(state);
 }
 
 fn take_key(state: &mut State, event: KeyEvent) -> Vec<Effect> {
     let had_notice = state.view.notice.take().is_some();
-    let Some(action) = keys::action_for(state.context(), event) else {
+    let Some(action) = keys::action_for(state.contexts(), event) else {
         return if had_notice { vec![Effect::Redraw] } else { vec![] };
     };
     match action {
@@ -82,6 +108,15 @@ fn take_key(state: &mut State, event: KeyEvent) -> Vec<Effect> {
         Action::PauseSearch => pause_search(state),
         Action::Yes => answer(state),
         Action::Finish => finish(state),
+        Action::PausePlayback => pause_playback(state),
+        Action::SeekForward => seek(state, |now, step, end| now.saturating_add(step).min(end)),
+        Action::SeekBack => seek(state, |now, step, _| now.saturating_sub(step)),
+        Action::SeekStart => seek(state, |_, _, _| 0),
+        Action::SeekEnd => seek(state, |_, _, end| end),
+        Action::Faster => change_speed(state, Direction::Forward),
+        Action::Slower => change_speed(state, Direction::Back),
+        Action::StepForward => step(state, Direction::Forward),
+        Action::StepBack => step(state, Direction::Back),
         other => {
             change_view(state, other);
             vec![Effect::Redraw]
@@ -112,9 +147,48 @@ fn change_view(state: &mut State, action: Action) {
         | Action::Suspend
         | Action::Repaint
         | Action::PauseSearch
+        | Action::PausePlayback
+        | Action::SeekForward
+        | Action::SeekBack
+        | Action::SeekStart
+        | Action::SeekEnd
+        | Action::Faster
+        | Action::Slower
+        | Action::StepForward
+        | Action::StepBack
         | Action::Yes
         | Action::Finish => {}
     }
+}
+
+fn pause_playback(state: &mut State) -> Vec<Effect> {
+    if state.run.summary.is_over() {
+        state.view.notice = Some("this is the end: b goes back, 0 to the beginning");
+        return vec![Effect::Redraw];
+    }
+    state.control.paused = !state.control.paused;
+    let play = if state.control.paused { Play::Pause } else { Play::Resume };
+    vec![Effect::Play(play), Effect::Redraw]
+}
+
+/// Goes to the moment that `target` makes of this one, a step, and the length of the run.
+fn seek(state: &mut State, target: impl Fn(u64, u64, u64) -> u64) -> Vec<Effect> {
+    let Some(Playback { total_ms, .. }) = state.control.playback else { return vec![] };
+    let step_ms = (total_ms as f64 * SEEK_SHARE) as u64;
+    // Shown at once, so that a key that is held down goes on from where it is.
+    state.view.elapsed_ms = target(state.view.elapsed_ms, step_ms.max(1), total_ms);
+    vec![Effect::Play(Play::Seek(state.view.elapsed_ms)), Effect::Redraw]
+}
+
+fn change_speed(state: &mut State, direction: Direction) -> Vec<Effect> {
+    let Some(playback) = &mut state.control.playback else { return vec![] };
+    playback.speed = playback.speed.next(direction);
+    vec![Effect::Play(Play::Speed(playback.speed)), Effect::Redraw]
+}
+
+fn step(state: &mut State, direction: Direction) -> Vec<Effect> {
+    state.control.paused = true;
+    vec![Effect::Play(Play::Step(direction)), Effect::Redraw]
 }
 
 fn quit(state: &mut State) -> Vec<Effect> {
@@ -159,9 +233,7 @@ fn answer(state: &mut State) -> Vec<Effect> {
 
 fn finish(state: &mut State) -> Vec<Effect> {
     let searching = state.run.summary.phase.is_none_or(|phase| phase < Phase::Verify);
-    if state.control.source == Source::Replay {
-        state.view.notice = Some("this is a replay: there is no search to finish");
-    } else if state.run.summary.is_over() || !searching {
+    if state.run.summary.is_over() || !searching {
         state.view.notice = Some("the search is over already");
     } else if state.control.finishing || state.control.stop != Stop::No {
         state.view.notice = Some("the search is ending already");
@@ -258,11 +330,12 @@ enum Motion {
 }
 
 fn scroll(state: &mut State, motion: Motion) {
+    let source = state.control.source;
     if let Some(Overlay::Help { scroll }) = &mut state.view.overlay {
         *scroll = match motion {
             Motion::Up(lines) => scroll.saturating_sub(lines as u16),
             Motion::Down(lines) => {
-                scroll.saturating_add(lines as u16).min(super::draw::help_scroll_limit(state.view.size))
+                scroll.saturating_add(lines as u16).min(super::draw::help_scroll_limit(state.view.size, source))
             }
             Motion::Top | Motion::Bottom => *scroll,
         };

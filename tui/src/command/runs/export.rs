@@ -8,11 +8,10 @@ use gdrtune_session::{export, output, store};
 use crate::{
     cli::{ExportArgs, ExportFormat},
     exit::{Exit, Failure},
-    paths,
 };
 
 pub(super) fn export(args: &ExportArgs) -> Result<Exit, Failure> {
-    let path = store::find_run(&paths::runs_dir()?, &args.run.run).map_err(Failure::usage)?;
+    let path = super::find(&args.run)?;
     let run = store::read_run(&path).map_err(Failure::usage)?;
     let rows = export::rows(&run.records);
     let text = match args.format {

@@ -5,18 +5,17 @@ use std::{env, ffi::OsString};
 use anyhow::Context as _;
 use gdrtune_session::{
     resume::{Earlier, ResumeError},
-    store::{self, RunWriter, StoreError},
+    store::{RunWriter, StoreError},
 };
 
 use crate::{
     cli::{Cli, Command, ResumeArgs},
     command::tune::{self, Again},
     exit::{Exit, Failure},
-    paths,
 };
 
 pub(super) fn resume(args: ResumeArgs) -> Result<Exit, Failure> {
-    let path = store::find_run(&paths::runs_dir()?, &args.run.run).map_err(Failure::usage)?;
+    let path = super::find(&args.run)?;
     let (writer, run) = RunWriter::reopen(&path).map_err(|error| {
         let is_running = matches!(error, StoreError::Running { .. });
         let failure = Failure::usage(error);

@@ -15,11 +15,10 @@ use crate::{
     cli::RunArgs,
     exit::{Exit, Failure},
     headless::verdict_text,
-    paths,
 };
 
 pub(super) fn show(args: &RunArgs) -> Result<Exit, Failure> {
-    let path = store::find_run(&paths::runs_dir()?, &args.run).map_err(Failure::usage)?;
+    let path = super::find(args)?;
     let run = store::read_run(&path).map_err(Failure::usage)?;
     let mut out = io::stdout().lock();
     let mut page = Page::default();

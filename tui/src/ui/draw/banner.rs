@@ -12,7 +12,7 @@ use ratatui::{
 use super::row;
 use crate::ui::{
     run::{Gain, Summary},
-    state::State,
+    state::{Source, State},
     text,
     theme::Theme,
 };
@@ -46,6 +46,7 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
         Some(RunEnd::DefaultsBest) => (format!(" {} the defaults are best ", glyphs.ok), theme.good),
         Some(RunEnd::Interrupted) => (format!(" {} interrupted ", glyphs.alert), theme.warn),
         Some(RunEnd::NodesLost) => (format!(" {} nodes lost ", glyphs.failed), theme.bad),
+        None if state.control.source != Source::Live => (format!(" {} cut off ", glyphs.failed), theme.bad),
         Some(RunEnd::Failed) | None => (format!(" {} failed ", glyphs.failed), theme.bad),
     };
     let way_out = Line::from(vec![Span::styled(" q", theme.key), Span::styled(" leaves ", Style::new())]);

@@ -3,10 +3,16 @@
 use ratatui::{buffer::Buffer, layout::Rect, style::Style, text::Span};
 
 use super::draw_parts;
-use crate::ui::{keys, state::State, text, theme::Theme};
+use crate::ui::{
+    keys,
+    state::{Playback, State},
+    text,
+    theme::Theme,
+};
 
 /// ```text
 ///  DISPLAY FROZEN  34 records since, p shows them │ q quit  ? help  p freeze …
+///  43 % at 10x  q quit  ? help  space pause …
 /// ```
 /// Keys are dropped from the right when the line is too narrow; a notice takes their place until the next key.
 pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
@@ -16,10 +22,13 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
         let since = text::count(frozen.n_records_since, "record");
         parts.push(Span::raw(format!(" {since} since, p goes on  ")));
     }
+    if let Some(playback) = &state.control.playback {
+        parts.push(Span::styled(format!("{}  ", position(state.shown_elapsed_ms(), playback)), theme.title));
+    }
     if let Some(notice) = state.view.notice {
         parts.push(Span::styled(notice, theme.title));
     } else {
-        for binding in keys::bindings(state.context()).filter(|b| b.is_useful(state.run.summary.is_over())) {
+        for binding in keys::bindings(state.contexts()).filter(|b| b.is_useful(state.run.summary.is_over())) {
             let (Some(label), Some(chord)) = (binding.footer, binding.keys.first()) else { continue };
             let key = Span::styled(chord.name(), theme.key);
             let label = Span::styled(format!(" {label}  "), theme.dim);
@@ -36,4 +45,10 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
         last.content = last.content.trim_end().to_owned().into();
     }
     draw_parts(parts, area, buffer);
+}
+
+/// Where a replay is, and how fast it goes on.
+fn position(elapsed_ms: u64, playback: &Playback) -> String {
+    let share = elapsed_ms.min(playback.total_ms) as f64 / playback.total_ms.max(1) as f64;
+    format!("{:3.0} % at {}", share * 100.0, playback.speed)
 }

@@ -41,8 +41,13 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
 
 fn draw_label(state: &State, summary: &Summary, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     let mut parts = vec![Span::styled("gdrtune", theme.title)];
-    if state.control.source == Source::Replay {
-        parts.extend([Span::raw("  "), Span::styled(" REPLAY ", theme.badge)]);
+    match state.control.source {
+        Source::Live => {}
+        Source::Attached => parts.extend([Span::raw("  "), Span::styled(" ATTACHED ", theme.badge)]),
+        Source::Replay => parts.extend([Span::raw("  "), Span::styled(" REPLAY ", theme.badge)]),
+    }
+    if let Some(age_s) = state.control.playback.and_then(|playback| playback.age_s) {
+        parts.push(Span::raw(format!(" begun {}", text::ago(age_s))));
     }
     let Some(label) = &summary.label else {
         parts.push(Span::styled("  waiting for the run to start", theme.dim));

@@ -58,7 +58,7 @@ pub(crate) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
     footer::draw(state, theme, layout.footer, buffer);
     match state.view.overlay {
         None => {}
-        Some(Overlay::Help { scroll }) => overlay::draw_help(scroll, theme, area, buffer),
+        Some(Overlay::Help { scroll }) => overlay::draw_help(scroll, state.control.source, theme, area, buffer),
         Some(Overlay::Question(question)) => overlay::draw_question(question, theme, area, buffer),
     }
 }

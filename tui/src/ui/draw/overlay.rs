@@ -10,7 +10,7 @@ use ratatui::{
 use super::row;
 use crate::ui::{
     keys::{self, Context},
-    state::Question,
+    state::{Question, Source},
     text,
     theme::Theme,
 };
@@ -25,10 +25,10 @@ const HELP_COLUMNS: u16 = 74;
 const HELP_FRAME_ROWS: u16 = 2;
 
 /// The lines of the help: keys and what they do, wrapped.
-fn help_lines(columns: usize) -> Vec<(String, String)> {
+fn help_lines(columns: usize, source: Source) -> Vec<(String, String)> {
     let help_columns = columns.saturating_sub(KEY_COLUMNS + 1);
     let mut lines = Vec::new();
-    for binding in keys::bindings(Context::Main) {
+    for binding in keys::bindings(Context::main(source)) {
         for (index, part) in text::wrap(binding.help, help_columns).into_iter().enumerate() {
             lines.push((if index == 0 { binding.key_names() } else { String::new() }, part));
         }
@@ -36,17 +36,17 @@ fn help_lines(columns: usize) -> Vec<(String, String)> {
     lines
 }
 
-fn help_area(size: (u16, u16)) -> Rect {
+fn help_area(size: (u16, u16), source: Source) -> Rect {
     let area = Rect::new(0, 0, size.0, size.1);
     let columns = HELP_COLUMNS.min(area.width.saturating_sub(2));
-    let rows = help_lines(usize::from(columns.saturating_sub(4))).len() as u16 + HELP_FRAME_ROWS;
+    let rows = help_lines(usize::from(columns.saturating_sub(4)), source).len() as u16 + HELP_FRAME_ROWS;
     area.centered(Constraint::Length(columns), Constraint::Length(rows.min(area.height)))
 }
 
 /// The largest useful scroll of the help on a terminal of this size.
-pub(crate) fn help_scroll_limit(size: (u16, u16)) -> u16 {
-    let area = help_area(size);
-    let n_lines = help_lines(usize::from(area.width.saturating_sub(4))).len() as u16;
+pub(crate) fn help_scroll_limit(size: (u16, u16), source: Source) -> u16 {
+    let area = help_area(size, source);
+    let n_lines = help_lines(usize::from(area.width.saturating_sub(4)), source).len() as u16;
     n_lines.saturating_sub(area.height.saturating_sub(HELP_FRAME_ROWS))
 }
 
@@ -56,12 +56,12 @@ pub(crate) fn help_scroll_limit(size: (u16, u16)) -> u16 {
 /// ┃ ? F1           show this list         ┃
 /// ┗───────────────────────────────────────┛
 /// ```
-pub(super) fn draw_help(scroll: u16, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-    let limit = help_scroll_limit((area.width, area.height));
-    let place = help_area((area.width, area.height));
+pub(super) fn draw_help(scroll: u16, source: Source, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    let limit = help_scroll_limit((area.width, area.height), source);
+    let place = help_area((area.width, area.height), source);
     let more = if 0 < limit { " j k scroll, Esc close " } else { " Esc close " };
     let inner = draw_box(" Keys ", more, theme, place, buffer);
-    let lines = help_lines(usize::from(inner.width));
+    let lines = help_lines(usize::from(inner.width), source);
     for (index, (names, help)) in lines.iter().skip(usize::from(scroll.min(limit))).enumerate() {
         let Some(place) = row(inner, index) else { return };
         buffer.set_stringn(place.x, place.y, names, KEY_COLUMNS, theme.key);

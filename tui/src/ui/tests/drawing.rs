@@ -16,6 +16,24 @@ fn screens_at_the_sizes_that_people_have() {
 }
 
 #[test]
+fn screens_of_what_is_watched_and_of_what_is_played_back() {
+    for (columns, rows) in [(80, 24), (120, 40)] {
+        let size = (columns, rows);
+        insta::assert_snapshot!(format!("attached_{columns}x{rows}"), paint(&attached(size), Charset::Unicode));
+        insta::assert_snapshot!(format!("replayed_{columns}x{rows}"), paint(&replayed(size), Charset::Unicode));
+    }
+    let mut paused = replayed((80, 24));
+    press(&mut paused, "space");
+    insta::assert_snapshot!("replayed_paused", paint(&paused, Charset::Unicode));
+    let mut help = replayed((80, 24));
+    press(&mut help, "?");
+    insta::assert_snapshot!("replayed_help", paint(&help, Charset::Unicode));
+    let mut gone = attached((80, 24));
+    update(&mut gone, Input::Severed("the process of this run (pid 4711 on head) is gone".to_owned()));
+    insta::assert_snapshot!("attached_gone", paint(&gone, Charset::Unicode));
+}
+
+#[test]
 fn other_screens() {
     let with_keys = |size, script: &str| {
         let mut state = searching(size);
@@ -127,6 +145,9 @@ fn what_is_not_a_real_cluster_says_so() {
         (Engine::Sim, false, Source::Live, Some(" SIMULATED ")),
         (Engine::Replay, false, Source::Live, Some(" RECORDED GRID ")),
         (Engine::Native, false, Source::Replay, Some(" REPLAY ")),
+        (Engine::Sim, false, Source::Replay, Some(" SIMULATED ")),
+        (Engine::Nccl, true, Source::Attached, Some(" EMULATED ")),
+        (Engine::Nccl, false, Source::Attached, Some(" ATTACHED ")),
         (Engine::Nccl, false, Source::Live, None),
     ] {
         let mut state = State::new((80, 24), ThemeName::Base, Colour::Allowed, source);

@@ -6,7 +6,7 @@ use gdrtune_session::event::Command;
 use super::*;
 use crate::ui::{
     keys::{Action, BINDINGS, Context},
-    state::{Overlay, Panel, Question, Stop},
+    state::{Direction, Jump, Overlay, Panel, Play, Question, Speed, Stop},
 };
 
 type Start = fn((u16, u16)) -> State;
@@ -49,17 +49,61 @@ fn keys_tell_the_run_what_was_asked() {
 }
 
 #[test]
-fn a_replay_is_left_without_a_question_and_only_paused() {
-    for (script, expected) in [
-        ("q", vec![Effect::Quit]),
-        ("^C", vec![Effect::Quit]),
-        ("space", vec![Effect::Command(Command::Pause)]),
-        ("F y", vec![]),
-    ] {
-        let mut state = searching((80, 24));
-        state.control.source = Source::Replay;
-        assert_eq!(press(&mut state, script), expected, "{script}");
+fn what_is_only_watched_is_left_without_a_question_and_never_told_anything() {
+    for script in ["q", "^C"] {
+        assert_eq!(press(&mut attached((80, 24)), script), [Effect::Quit], "{script}");
     }
+    let mut state = attached((80, 24));
+    assert_eq!(press(&mut state, "space F y f > ."), []);
+    assert!(!state.control.paused && state.view.overlay.is_none());
+}
+
+#[test]
+fn a_replay_is_steered_by_keys() {
+    use Effect::{Play as Tell, Quit};
+    use Play::{Pause, Resume, Seek, Step};
+    // The run takes 100 s, and is shown at 40 s.
+    let speed = |factor| Tell(Play::Speed(Speed::new(factor).unwrap()));
+    let table: &[(&str, &[Effect])] = &[
+        ("q", &[Quit]),
+        ("^C", &[Quit]),
+        ("space space", &[Tell(Pause), Tell(Resume)]),
+        ("f f", &[Tell(Seek(45_000)), Tell(Seek(50_000))]),
+        ("b", &[Tell(Seek(35_000))]),
+        ("0 b", &[Tell(Seek(0)), Tell(Seek(0))]),
+        ("$ f", &[Tell(Seek(100_000)), Tell(Seek(100_000))]),
+        (". ,", &[Tell(Step(Direction::Forward)), Tell(Step(Direction::Back))]),
+        (". space", &[Tell(Step(Direction::Forward)), Tell(Resume)]),
+        ("> <", &[speed(20.0), speed(10.0)]),
+        ("< < < < < <", &[speed(5.0), speed(2.0), speed(1.0), speed(0.5), speed(0.5), speed(0.5)]),
+        ("F y", &[]),
+    ];
+    for (script, expected) in table {
+        assert_eq!(press(&mut replayed((80, 24)), script), *expected, "{script}");
+    }
+    assert_eq!([Speed::new(1e3).unwrap(), Speed::MAX].map(|speed| speed.next(Direction::Forward)), [Speed::MAX; 2]);
+    assert_eq!(Speed::new(7.0).unwrap().next(Direction::Back), Speed::new(5.0).unwrap());
+}
+
+#[test]
+fn a_jump_back_takes_the_view_along() {
+    let mut state = replayed((80, 24));
+    feed(&mut state, RECORDS.iter().skip(100));
+    press(&mut state, "G ]");
+    assert!(state.run.summary.is_over() && state.view.trials_top.is_some());
+    let early = feed_new(12);
+    update(&mut state, Input::Jumped(Box::new(Jump { run: early.run.clone(), t_ms: 3_000 })));
+    assert!(state.run == early.run && state.view.elapsed_ms == 3_000, "time goes back");
+    assert_eq!((state.view.trials_top, state.view.collective), (None, 1));
+    press(&mut state, "space");
+    assert!(state.control.paused, "what is over is not, further back");
+}
+
+/// A state that took so many records.
+fn feed_new(count: usize) -> State {
+    let mut state = new_state((80, 24));
+    feed(&mut state, RECORDS.iter().take(count));
+    state
 }
 
 #[test]
@@ -138,31 +182,42 @@ fn refused_colours_stay_refused() {
 
 #[test]
 fn every_key_of_the_table_is_in_the_help() {
-    let mut state = searching((120, 40));
-    press(&mut state, "?");
-    let help = rows(&state).join("\n");
-    for binding in BINDINGS.iter().filter(|b| b.context == Context::Main) {
-        let line = help.lines().find(|line| line.contains(&format!("┃ {} ", binding.key_names())));
-        assert!(line.is_some_and(|line| line.contains(binding.help)), "{}:\n{help}", binding.key_names());
+    for start in [searching, attached, replayed] {
+        let mut state = start((120, 40));
+        let bindings: Vec<_> = keys::bindings(state.contexts()).collect();
+        press(&mut state, "?");
+        let help = rows(&state).join("\n");
+        for binding in bindings {
+            let line = help.lines().find(|line| line.contains(&format!("┃ {} ", binding.key_names())));
+            assert!(line.is_some_and(|line| line.contains(binding.help)), "{}:\n{help}", binding.key_names());
+        }
     }
 }
 
 #[test]
 fn the_footer_names_the_keys_of_the_table() {
-    for (script, context) in [("", Context::Main), ("?", Context::Help), ("q", Context::Question)] {
-        let mut state = searching((160, 45));
+    for (start, script) in
+        [(searching as Start, ""), (searching, "?"), (searching, "q"), (attached, ""), (replayed, "")]
+    {
+        let mut state = start((200, 45));
         press(&mut state, script);
-        let entries = keys::bindings(context).filter_map(|b| Some(format!("{} {}", b.keys.first()?.name(), b.footer?)));
+        let bindings = keys::bindings(state.contexts());
+        let entries = bindings.filter_map(|b| Some(format!("{} {}", b.keys.first()?.name(), b.footer?)));
         let expected = entries.collect::<Vec<_>>().join("  ");
-        assert_eq!(rows(&state).last().map(|row| row.trim_end()), Some(expected.as_str()));
+        let footer = rows(&state).last().map(|row| row.trim_end().to_owned()).unwrap();
+        assert_eq!(footer.trim_start_matches(" 40 % at 10x  "), expected);
     }
 }
 
 /// A state in which the action has something to do.
 fn state_for(context: Context, action: Action) -> State {
-    let mut state = searching((80, 18));
+    let mut state = match context {
+        Context::Main | Context::Live | Context::Question | Context::Help => searching((80, 18)),
+        Context::Attached => attached((80, 18)),
+        Context::Replay => replayed((80, 18)),
+    };
     match context {
-        Context::Main => {}
+        Context::Main | Context::Live | Context::Attached | Context::Replay => {}
         Context::Question => drop(press(&mut state, "q")),
         Context::Help => drop(press(&mut state, "?")),
     }
@@ -193,12 +248,14 @@ fn no_key_beside_the_table_does_anything() {
         (' '..='~').map(KeyCode::Char).chain((1..=12).map(KeyCode::F)).chain([KeyCode::Insert, KeyCode::Delete]);
     for (code, modifiers) in codes.flat_map(|code| [(code, KeyModifiers::NONE), (code, KeyModifiers::CONTROL)]) {
         let event = KeyEvent::new(code, modifiers);
-        for (context, script) in [(Context::Main, ""), (Context::Question, "q"), (Context::Help, "?")] {
-            if keys::action_for(context, event).is_some() {
+        for (start, script) in
+            [(searching as Start, ""), (searching, "q"), (searching, "?"), (attached, ""), (replayed, "")]
+        {
+            let mut state = start((80, 24));
+            press(&mut state, script);
+            if keys::action_for(state.contexts(), event).is_some() {
                 continue;
             }
-            let mut state = searching((80, 24));
-            press(&mut state, script);
             let before = state.clone();
             assert_eq!(update(&mut state, Input::Key(event)), [], "{event:?}");
             assert!(state == before, "{event:?}");

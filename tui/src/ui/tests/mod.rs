@@ -13,7 +13,7 @@ use ratatui::{Terminal, backend::TestBackend, buffer::Buffer};
 
 use super::{
     draw, keys,
-    state::{Colour, Effect, Input, Source, State},
+    state::{Colour, Effect, Input, Playback, Source, Speed, State},
     theme::{Charset, Theme, ThemeName},
     update::update,
 };
@@ -39,6 +39,23 @@ fn searching(size: (u16, u16)) -> State {
     let mut state = new_state(size);
     let second = RECORDS.iter().position(|r| matches!(r.event, Event::EnvironmentStarted { index: 1, .. })).unwrap();
     feed(&mut state, RECORDS.iter().take(second + 30));
+    state
+}
+
+/// A run of another process, in the middle of its second environment.
+fn attached(size: (u16, u16)) -> State {
+    let mut state = searching(size);
+    state.control.source = Source::Attached;
+    state
+}
+
+/// A run of 100 s, three days ago, played back to second 40.
+fn replayed(size: (u16, u16)) -> State {
+    let mut state = searching(size);
+    state.control.source = Source::Replay;
+    let playback = Playback { age_s: Some(3 * 86_400), total_ms: 100_000, speed: Speed::new(10.0).unwrap() };
+    state.control.playback = Some(playback);
+    state.view.elapsed_ms = 40_000;
     state
 }
 

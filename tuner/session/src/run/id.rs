@@ -29,6 +29,24 @@ pub(crate) fn utc(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
 }
 
+/// When the run of an id began; `None` for what is no such id.
+pub fn began_at(run: &str) -> Option<SystemTime> {
+    let text = run.get(..20)?.strip_suffix('Z')?;
+    let number = |range: std::ops::Range<usize>| text.get(range)?.parse::<u64>().ok();
+    let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
+    let (hours, minutes, seconds) = (number(11..13)?, number(14..16)?, number(17..19)?);
+    // The inverse of `utc`, by the same source: years begin in March.
+    let (shifted_year, shifted_month) =
+        if month < 3 { (year.checked_sub(1)?, month + 9) } else { (year, month.checked_sub(3)?) };
+    let (era, year_of_era) = (shifted_year / 400, shifted_year % 400);
+    let day_of_year = (153 * shifted_month + 2) / 5 + day.checked_sub(1)?;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    let days = (era * 146_097 + day_of_era).checked_sub(719_468)?;
+    let since_epoch = Duration::from_secs(days * 86_400 + hours * 3_600 + minutes * 60 + seconds);
+    // Only what `utc` would have written is an id.
+    (utc(since_epoch.as_secs()).strip_suffix('Z') == Some(text)).then(|| UNIX_EPOCH + since_epoch)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +63,12 @@ mod tests {
             (4_107_542_400, "2100-03-01T00:00:00Z"),
         ] {
             assert_eq!(utc(seconds), text);
+            assert_eq!(began_at(&format!("{text}-7f3a")), Some(UNIX_EPOCH + Duration::from_secs(seconds)));
+        }
+        for other in
+            ["", "r1", "2026-13-29T14:02:11Z-7f3a", "2026-02-30T14:02:11Z", "1969-12-31T23:59:59Z", "日本語日本語日本"]
+        {
+            assert_eq!(began_at(other), None, "{other}");
         }
     }
 

@@ -32,7 +32,7 @@ use self::{
 pub use self::{
     facts::sha256,
     goal::{Goal, NoCalls},
-    id::new_run_id,
+    id::{began_at, new_run_id},
     shape::{Shape, ShapeError, Shapes},
     write::OUTPUT_FILES,
 };
