@@ -13,6 +13,7 @@ use std::{fmt, str::FromStr};
 use crate::{diagnostic::Severity, nearest::hint, profile::Profile, vocab::Engine};
 pub use json::Document;
 use plan::Plan;
+pub(crate) use plan::UNVERIFIED;
 
 /// What can be emitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,6 +4,7 @@ mod given;
 mod hosts;
 mod parse;
 mod presets;
+mod runs;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -13,12 +14,13 @@ use gdrtune_session::run::Shapes;
 use gdrtune_tuner::search::Strategy;
 use gdrtune_wire::WorkerCommand;
 
-use self::parse::{parse_choice, parse_duration_s, parse_named, parse_speed, parse_worker_command};
+use self::parse::{parse_choice, parse_duration_s, parse_named, parse_worker_command};
 pub(crate) use self::{
     hosts::HostArgs,
     presets::{GoalArgs, ObjectiveArg, OfflineArgs, SpaceArgs},
+    runs::{AttachArgs, ExportArgs, ExportFormat, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, RunsCommand},
 };
-use crate::ui::{Speed, ThemeName};
+use crate::{headless::Detail, ui::ThemeName};
 
 /// Exit codes, shown at the end of `--help`.
 const EXIT_CODES: &str = "\
@@ -76,6 +78,7 @@ pub(crate) enum Command {
 
 /// How a run is shown.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub(crate) struct ShowArgs {
     /// Plain progress on stderr instead of the terminal UI (the default where there is no terminal)
     #[arg(long)]
@@ -83,9 +86,31 @@ pub(crate) struct ShowArgs {
     /// Print every event as one JSON line on stdout; implies --headless
     #[arg(long)]
     pub(crate) json: bool,
+    /// Say nothing but errors and the result; implies --headless
+    #[arg(long, short, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Print a line for every trial (otherwise one in two seconds at most); implies --headless
+    #[arg(long, short)]
+    verbose: bool,
     /// How the terminal UI looks.
     #[command(flatten)]
     pub(crate) look: LookArgs,
+}
+
+impl ShowArgs {
+    /// Whether the terminal UI is not wanted.
+    pub(crate) const fn is_headless(&self) -> bool {
+        self.headless || self.json || self.quiet || self.verbose
+    }
+
+    /// How much plain lines say.
+    pub(crate) const fn detail(&self) -> Detail {
+        match (self.quiet, self.verbose) {
+            (true, _) => Detail::Result,
+            (false, true) => Detail::EveryTrial,
+            (false, false) => Detail::Usual,
+        }
+    }
 }
 
 /// How the terminal UI looks.
@@ -424,98 +449,6 @@ impl CheckJobArgs {
     }
 }
 
-/// `gdrtune runs`.
-#[derive(Debug, Args)]
-pub(crate) struct RunsArgs {
-    /// What to do with them (default: list).
-    #[command(subcommand)]
-    pub(crate) command: Option<RunsCommand>,
-}
-
-/// The sub-commands of `gdrtune runs`.
-#[derive(Debug, Subcommand)]
-pub(crate) enum RunsCommand {
-    /// List the recorded runs
-    List,
-    /// Show how a run was asked for, how far it came, and what came of it
-    Show(RunArgs),
-    /// Go on with a run that was killed, interrupted or lost its nodes; nothing that is in its store is measured again
-    Resume(ResumeArgs),
-    /// Print all trials of a run as a table
-    Export(ExportArgs),
-}
-
-/// One run.
-#[derive(Debug, Args)]
-pub(crate) struct RunArgs {
-    /// Run id, the beginning of one, `last`, or a .jsonl file
-    pub(crate) run: String,
-}
-
-/// `gdrtune runs export`.
-#[derive(Debug, Args)]
-pub(crate) struct ExportArgs {
-    /// Which run.
-    #[command(flatten)]
-    pub(crate) run: RunArgs,
-    /// Format; all have the same columns, which README.md explains
-    #[arg(long, value_enum, default_value_t = ExportFormat::Csv)]
-    pub(crate) format: ExportFormat,
-    /// File to write, whole or not at all (default: standard output)
-    #[arg(long, short = 'o', value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-}
-
-/// Formats of an export.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ExportFormat {
-    /// A header and a line for each trial.
-    Csv,
-    /// One object with all trials.
-    Json,
-    /// One object for each trial.
-    Jsonl,
-}
-
-/// `gdrtune runs resume`.
-#[derive(Debug, Args)]
-pub(crate) struct ResumeArgs {
-    /// Which run.
-    #[command(flatten)]
-    pub(crate) run: RunArgs,
-    /// How the run is shown.
-    #[command(flatten)]
-    pub(crate) show: ShowArgs,
-}
-
-/// `gdrtune attach`.
-#[derive(Debug, Args)]
-pub(crate) struct AttachArgs {
-    /// Which run.
-    #[command(flatten)]
-    pub(crate) run: RunArgs,
-    /// Print plain progress lines until the run ends, and end with its exit code (the default where there is no terminal)
-    #[arg(long)]
-    pub(crate) plain: bool,
-    /// How the terminal UI looks.
-    #[command(flatten)]
-    pub(crate) look: LookArgs,
-}
-
-/// `gdrtune replay`.
-#[derive(Debug, Args)]
-pub(crate) struct ReplayArgs {
-    /// Which run.
-    #[command(flatten)]
-    pub(crate) run: RunArgs,
-    /// How many times faster than it was, such as 10 or 0.5, or max; keys change it
-    #[arg(long, value_name = "X", default_value = "10", value_parser = parse_speed)]
-    pub(crate) speed: Speed,
-    /// How the terminal UI looks.
-    #[command(flatten)]
-    pub(crate) look: LookArgs,
-}
-
 /// `gdrtune worker`.
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArgs {
@@ -585,6 +518,7 @@ mod tests {
             (&["install", "--uninstall", "--to", "/d", "--emulate-nodes"], "cannot be used with"),
             (&["install", "--to", "/d", "--nccl", "/x"], "--check"),
             (&["install", "p.toml", "--to", "/d", "--wait"], "cannot be used with"),
+            (&["tune", "-q", "-v"], "cannot be used with"),
             (&["replay", "last", "--speed", "-1"], "unexpected argument '-1'"),
             (&["replay", "last", "--speed", "fast"], "expected a factor above 0, such as 10 or 0.5, or max"),
             (&["replay", "last", "--speed", "inf"], "expected a factor above 0"),

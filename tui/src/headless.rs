@@ -12,6 +12,17 @@ use gdrtune_session::event::{
 /// Shortest time between two progress lines, in milliseconds.
 const PROGRESS_EVERY_MS: u64 = 2_000;
 
+/// How much plain lines say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// Errors and the result.
+    Result,
+    /// Decisions as they fall, and how far the run is every two seconds.
+    Usual,
+    /// The same, and every trial.
+    EveryTrial,
+}
+
 /// Where the lines of a headless run go.
 pub(crate) trait Progress: Send {
     /// Shows one record.
@@ -39,10 +50,13 @@ impl<W: Write + Send> Progress for JsonLines<W> {
     fn catch_up(&mut self, _: &Record) {}
 }
 
-/// Plain lines: decisions as they fall, and how far the run is every two seconds.
+/// Plain lines.
 #[derive(Debug)]
 pub(crate) struct PlainLines<W> {
     out: W,
+    detail: Detail,
+    /// What the result must not be mistaken for, where that was not said yet.
+    labels: Vec<String>,
     trials: u64,
     failed: u64,
     last_progress_ms: u64,
@@ -55,8 +69,19 @@ pub(crate) struct PlainLines<W> {
 
 impl<W: Write + Send> PlainLines<W> {
     /// Lines on `out`.
-    pub(crate) fn new(out: W) -> Self {
-        Self { out, trials: 0, failed: 0, last_progress_ms: 0, phase: None, budget_s: None, score: None }
+    pub(crate) fn new(out: W, detail: Detail) -> Self {
+        let labels = Vec::new();
+        Self {
+            out,
+            detail,
+            labels,
+            trials: 0,
+            failed: 0,
+            last_progress_ms: 0,
+            phase: None,
+            budget_s: None,
+            score: None,
+        }
     }
 
     /// Trials that failed so far.
@@ -66,6 +91,37 @@ impl<W: Write + Send> PlainLines<W> {
 
     fn line(&mut self, t_ms: u64, text: &str) -> io::Result<()> {
         writeln!(self.out, "{:>7.1}s  {text}", t_ms as f64 / 1e3)
+    }
+
+    fn is_due(&self, t_ms: u64) -> bool {
+        self.detail == Detail::EveryTrial || t_ms >= self.last_progress_ms + PROGRESS_EVERY_MS
+    }
+
+    /// Says errors and the result only.
+    fn show_result(&mut self, record: &Record) -> io::Result<()> {
+        self.catch_up(record);
+        let t = record.t_ms;
+        match &record.event {
+            Event::Node { host, state: state @ (NodeState::Failed | NodeState::Lost), detail, .. } => {
+                return self.line(t, &trouble_text(host, *state, detail));
+            }
+            Event::Log { level: Level::Error, host, text } => return self.log(t, Level::Error, host, text),
+            Event::Finished { summary, .. } => return self.end(t, summary),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn log(&mut self, t_ms: u64, level: Level, host: &str, text: &str) -> io::Result<()> {
+        let host = if host.is_empty() { String::new() } else { format!("{host}: ") };
+        self.line(t_ms, &format!("{}{host}{text}", level_prefix(level)))
+    }
+
+    fn end(&mut self, t_ms: u64, summary: &str) -> io::Result<()> {
+        let labels = std::mem::take(&mut self.labels);
+        labels.iter().try_for_each(|label| self.line(t_ms, label))?;
+        self.line(t_ms, &format!("{} trials, {} failed", self.trials, self.failed))?;
+        self.line(t_ms, summary)
     }
 
     fn say_score(&mut self, t_ms: u64) -> io::Result<()> {
@@ -93,7 +149,7 @@ impl<W: Write + Send> PlainLines<W> {
                 );
                 self.line(t_ms, &text)
             }
-            TrialResult::Timed { time_us, busbw_gbs, .. } if t_ms >= self.last_progress_ms + PROGRESS_EVERY_MS => {
+            TrialResult::Timed { time_us, busbw_gbs, .. } if self.is_due(t_ms) => {
                 self.last_progress_ms = t_ms;
                 let budget = self.budget_s.map(|s| format!(" of {s:.0} s")).unwrap_or_default();
                 let text = format!(
@@ -113,7 +169,11 @@ impl<W: Write + Send> PlainLines<W> {
 impl<W: Write + Send> Progress for PlainLines<W> {
     fn catch_up(&mut self, record: &Record) {
         match &record.event {
-            Event::RunStarted { engine, budget_s, .. } => self.budget_s = budget_s.filter(|_| engine.is_real()),
+            Event::RunStarted { engine, budget_s, .. } => {
+                self.budget_s = budget_s.filter(|_| engine.is_real());
+                self.labels.extend(engine.label().map(str::to_owned));
+            }
+            Event::Emulated { why } => self.labels.push(emulated_text(why)),
             Event::Phase { phase } => self.phase = Some(*phase),
             Event::Trial(trial) => {
                 self.trials += 1;
@@ -124,6 +184,9 @@ impl<W: Write + Send> Progress for PlainLines<W> {
     }
 
     fn show(&mut self, record: &Record) -> io::Result<()> {
+        if self.detail == Detail::Result {
+            return self.show_result(record);
+        }
         let t = record.t_ms;
         match &record.event {
             Event::RunStarted {
@@ -154,10 +217,9 @@ impl<W: Write + Send> Progress for PlainLines<W> {
             Event::Node { host, state, detail, .. } => match state {
                 NodeState::Connecting | NodeState::Closed => Ok(()),
                 NodeState::Ready => self.line(t, &format!("{host}: ready: {detail}")),
-                NodeState::Failed => self.line(t, &format!("{host}: FAILED: {detail}")),
-                NodeState::Lost => self.line(t, &format!("{host}: LOST: {detail}")),
+                NodeState::Failed | NodeState::Lost => self.line(t, &trouble_text(host, *state, detail)),
             },
-            Event::Emulated { why } => self.line(t, &format!("EMULATED nodes: {why}")),
+            Event::Emulated { why } => self.line(t, &emulated_text(why)),
             Event::Shape { index, of, nodes, ranks } => {
                 self.say_score(t)?;
                 self.line(t, &format!("== shape {} of {of}: {nodes} node(s), {ranks} ranks", index + 1))
@@ -195,14 +257,8 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 self.line(t, &verdict_text(*point, speedup, *default_us, *tuned_us, *decision, note))
             }
             Event::Written { files } => files.iter().try_for_each(|file| self.line(t, &format!("wrote {file}"))),
-            Event::Log { level, host, text } if *level >= Level::Info => {
-                let host = if host.is_empty() { String::new() } else { format!("{host}: ") };
-                self.line(t, &format!("{}{host}{text}", level_prefix(*level)))
-            }
-            Event::Finished { summary, .. } => {
-                self.line(t, &format!("{} trials, {} failed", self.trials, self.failed))?;
-                self.line(t, summary)
-            }
+            Event::Log { level, host, text } if *level >= Level::Info => self.log(t, *level, host, text),
+            Event::Finished { summary, .. } => self.end(t, summary),
             Event::Invoked(_)
             | Event::WorkersStarted { .. }
             | Event::Site { .. }
@@ -216,6 +272,16 @@ impl<W: Write + Send> Progress for PlainLines<W> {
             | Event::Log { .. } => Ok(()),
         }
     }
+}
+
+fn emulated_text(why: &str) -> String {
+    format!("EMULATED nodes: {why}")
+}
+
+/// A node that cannot be used.
+fn trouble_text(host: &str, state: NodeState, detail: &str) -> String {
+    let word = if state == NodeState::Lost { "LOST" } else { "FAILED" };
+    format!("{host}: {word}: {detail}")
 }
 
 /// Whether a trial failed. Where the engine ran, or offered, something else, that is about the choice.
@@ -321,8 +387,6 @@ mod tests {
 
     #[test]
     fn progress_is_rare_and_failures_are_always_said() {
-        let mut out = Vec::new();
-        let mut lines = PlainLines::new(&mut out);
         let failed = TrialResult::Failed { kind: Failure::Hung, detail: "killed at its deadline".into(), ran: None };
         let events = [
             (0, Event::Shape { index: 1, of: 2, nodes: 2, ranks: 16 }),
@@ -332,12 +396,14 @@ mod tests {
             (2_200, trial(2, failed)),
             (4_100, trial(3, timed())),
         ];
-        for (seq, (t_ms, event)) in (0..).zip(events) {
-            lines.show(&Record { seq, t_ms, event }).unwrap();
-        }
-        let text = String::from_utf8(out).unwrap();
+        let every = "2.1s  search: 2 s, 2 trials; now allreduce 64K own choice: 120.0 us, busbw 0.820 GB/s";
+        let usual = shown(Detail::Usual, &events);
         assert_eq!(
-            text.lines().map(str::trim_start).collect::<Vec<_>>(),
+            shown(Detail::EveryTrial, &events).iter().filter(|line| !usual.contains(line)).collect::<Vec<_>>(),
+            [every]
+        );
+        assert_eq!(
+            usual,
             [
                 "0.0s  == shape 2 of 2: 2 node(s), 16 ranks",
                 "0.0s  -- search",
@@ -346,5 +412,40 @@ mod tests {
                 "4.1s  search: 4 s, 4 trials; now allreduce 64K own choice: 120.0 us, busbw 0.820 GB/s",
             ]
         );
+        assert!(shown(Detail::Result, &events).is_empty());
+    }
+
+    /// The lines that these events come to.
+    fn shown(detail: Detail, events: &[(u64, Event)]) -> Vec<String> {
+        let mut out = Vec::new();
+        let mut lines = PlainLines::new(&mut out, detail);
+        for (seq, (t_ms, event)) in (0..).zip(events) {
+            lines.show(&Record { seq, t_ms: *t_ms, event: event.clone() }).unwrap();
+        }
+        String::from_utf8(out).unwrap().lines().map(|line| line.trim_start().to_owned()).collect()
+    }
+
+    #[test]
+    fn the_quiet_say_errors_and_the_result_with_its_labels() {
+        let log = |level, text: &str| Event::Log { level, host: "vh1".into(), text: text.into() };
+        let node = |state, detail: &str| Event::Node { index: 0, host: "vh1".into(), state, detail: detail.into() };
+        let failed = TrialResult::Failed { kind: Failure::Hung, detail: "killed at its deadline".into(), ran: None };
+        let events = [
+            (0, Event::Emulated { why: "one machine".into() }),
+            (1, node(NodeState::Ready, "2 CPUs")),
+            (2, log(Level::Warn, "drift")),
+            (3, trial(0, failed)),
+            (100, log(Level::Error, "no memory")),
+            (200, node(NodeState::Lost, "silent")),
+            (300, Event::Finished { end: gdrtune_session::event::RunEnd::NodesLost, summary: "vh1 is lost".into() }),
+        ];
+        let expected = [
+            "0.1s  error: vh1: no memory",
+            "0.2s  vh1: LOST: silent",
+            "0.3s  EMULATED nodes: one machine",
+            "0.3s  1 trials, 1 failed",
+            "0.3s  vh1 is lost",
+        ];
+        assert_eq!(shown(Detail::Result, &events), expected);
     }
 }

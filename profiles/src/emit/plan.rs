@@ -93,10 +93,15 @@ impl<'a> Plan<'a> {
     }
 }
 
+/// What everything made from the profile of a run says that was ended before its A/B.
+pub(crate) const UNVERIFIED: &str = "NOT VERIFIED: the run was ended before its A/B, and speed-ups are estimates of its search; \
+                              gdrtune verify tells whether they hold";
+
 /// What every file made from something else than NCCL on the real nodes carries.
 pub(super) fn labels(profile: &Profile) -> Vec<&'static str> {
     let emulated = profile.run.emulated.then_some("EMULATED: several ranks stood in for nodes on one machine or GPU");
-    profile.run.engine.label().into_iter().chain(emulated).collect()
+    let unverified = profile.run.unverified.then_some(UNVERIFIED);
+    profile.run.engine.label().into_iter().chain(emulated).chain(unverified).collect()
 }
 
 fn planned(profile: &Profile, setting: &EnvSetting, rules_are_live: bool) -> Setting {

@@ -115,8 +115,14 @@ fn every_file_from_something_else_than_nccl_on_the_nodes_says_so() {
             }
         }
     }
+    let mut unverified = nccl();
+    unverified.run.unverified = true;
+    let toml = ("profile.toml", unverified.to_toml());
+    for (file, text) in emit_all(&unverified, &EmitOptions::plain()).unwrap().into_iter().chain([toml]) {
+        assert!(text.contains("NOT VERIFIED: the run was ended before its A/B"), "{file}");
+    }
     for (file, text) in emit_all(&nccl(), &EmitOptions::plain()).unwrap() {
-        for label in ["NOT MEASURED", "REPLAYED", "SIMULATED", "EMULATED"] {
+        for label in ["NOT MEASURED", "REPLAYED", "SIMULATED", "EMULATED", "NOT VERIFIED"] {
             assert!(!text.contains(label), "{file}");
         }
         assert!(text.contains("2.28.9") && text.contains("2026-11-29T14:02:11Z-7f3a"), "{file}");

@@ -51,12 +51,12 @@ fn rule() -> impl Strategy<Value = Rule> {
 fn profile() -> impl Strategy<Value = Profile> {
     let text = || "(?s).{0,12}";
     let cluster = (1_u32..99, 99..i32::MAX as u32, proptest::option::of(text()), proptest::option::of(text()), text());
-    let run =
-        (text(), text(), proptest::sample::select(Engine::ALL), any::<bool>(), any::<bool>(), text(), any::<u64>());
+    let labels = any::<(bool, bool)>();
+    let run = (text(), text(), proptest::sample::select(Engine::ALL), labels, any::<bool>(), text(), any::<u64>());
     (cluster, run, proptest::collection::vec(setting(), 0..4), proptest::collection::vec(rule(), 0..4)).prop_map(
         |(
             (nodes, ranks, gpu, nccl, fingerprint),
-            (id, tool, engine, emulated, is_site, workload, trials),
+            (id, tool, engine, (emulated, unverified), is_site, workload, trials),
             mut env,
             rule,
         )| {
@@ -66,7 +66,7 @@ fn profile() -> impl Strategy<Value = Profile> {
             Profile {
                 format: FORMAT,
                 cluster: Cluster { nodes, ranks, gpu, nccl, fingerprint },
-                run: Run { id, tool, engine, emulated, baseline, workload, trials },
+                run: Run { id, tool, engine, emulated, unverified, baseline, workload, trials },
                 env,
                 rule,
             }

@@ -5,7 +5,7 @@ use std::fmt;
 use toml::Value;
 
 use super::{ByteRange, Class, Profile, Rule, Speedup};
-use crate::vocab::Engine;
+use crate::{emit::UNVERIFIED, vocab::Engine};
 
 impl Profile {
     /// The text of the profile file. The same profile always gives the same text, and [`Profile::parse`] reads it back.
@@ -25,6 +25,9 @@ impl fmt::Display for Text<'_> {
 fn write_profile(out: &mut fmt::Formatter<'_>, profile: &Profile) -> fmt::Result {
     let Profile { format, cluster, run, env, rule } = profile;
     writeln!(out, "# gdrtune profile: {}", kind(profile))?;
+    if run.unverified {
+        writeln!(out, "# {UNVERIFIED}")?;
+    }
     writeln!(out, "# Emit files for job scripts from it: gdrtune emit PROFILE --format sh")?;
     writeln!(out, "format = {format}")?;
     writeln!(out, "\n[cluster]")?;
@@ -37,6 +40,9 @@ fn write_profile(out: &mut fmt::Formatter<'_>, profile: &Profile) -> fmt::Result
     writeln!(out, "engine = {}", quoted(run.engine.name()))?;
     if run.emulated {
         writeln!(out, "emulated = true")?;
+    }
+    if run.unverified {
+        writeln!(out, "unverified = true")?;
     }
     writeln!(out, "baseline = {}", quoted(run.baseline.name()))?;
     writeln!(out, "workload = {}\ntrials = {}", quoted(&run.workload), run.trials)?;

@@ -271,7 +271,7 @@ fn execute(mut config: RunConfig, show: &ShowArgs, expect_gain: bool, again: Opt
     let store = writer.path().to_owned();
     let runtime = super::runtime()?;
     let controls = Controls::new();
-    let use_ui = !show.headless && !show.json && io::stdout().is_terminal() && io::stdin().is_terminal();
+    let use_ui = !show.is_headless() && io::stdout().is_terminal() && io::stdin().is_terminal();
 
     let (records, receiver) = mpsc::unbounded_channel();
     let listener: Box<dyn FnMut(&Record) + Send> = if use_ui {
@@ -283,7 +283,7 @@ fn execute(mut config: RunConfig, show: &ShowArgs, expect_gain: bool, again: Opt
         // A UI that was left does not need the records any more.
         Box::new(move |record| drop(records.send(ui::Input::Record(Box::new(record.clone())))))
     } else {
-        headless_listener(show.json, &told, controls.clone())
+        headless_listener(show, &told, controls.clone())
     };
     let recorder = match &earlier {
         Some(earlier) => Recorder::resume(writer, listener, earlier),
@@ -338,9 +338,12 @@ fn create_store(run: &str) -> Result<RunWriter, Failure> {
 }
 
 /// Shows what comes as lines; `told` is what an earlier process of the run has shown.
-fn headless_listener(json: bool, told: &[Record], controls: Controls) -> Box<dyn FnMut(&Record) + Send> {
-    let mut progress: Box<dyn Progress> =
-        if json { Box::new(JsonLines(io::stdout())) } else { Box::new(PlainLines::new(io::stderr())) };
+fn headless_listener(show: &ShowArgs, told: &[Record], controls: Controls) -> Box<dyn FnMut(&Record) + Send> {
+    let mut progress: Box<dyn Progress> = if show.json {
+        Box::new(JsonLines(io::stdout()))
+    } else {
+        Box::new(PlainLines::new(io::stderr(), show.detail()))
+    };
     for record in told {
         progress.catch_up(record);
     }
@@ -392,6 +395,10 @@ fn conclude(outcome: &RunOutcome, store: &Path, after_ui: bool, expect_gain: boo
         for file in &outcome.written {
             last_words.push_str(&["  ", &file.display().to_string(), "\n"].concat());
         }
+    }
+    if outcome.end == RunEnd::Interrupted {
+        let run = store.file_stem().unwrap_or_default().display();
+        last_words.push_str(&["gdrtune runs resume ", &run.to_string(), " goes on from here\n"].concat());
     }
     last_words.push_str(&["run store: ", &store.display().to_string(), "\n"].concat());
     // A closed stderr changes nothing about the exit code.

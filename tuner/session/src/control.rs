@@ -10,6 +10,7 @@ use crate::event::Command;
 struct State {
     paused: bool,
     directive: Directive,
+    winding_up: bool,
 }
 
 /// The wishes of a run's user. Clones share them.
@@ -39,6 +40,8 @@ impl Controls {
             Command::Resume => state.paused = false,
             Command::Finish if state.directive == Directive::Continue => state.directive = Directive::Finish,
             Command::Finish => {}
+            Command::WindUp if state.directive == Directive::Abort => {}
+            Command::WindUp => (state.directive, state.winding_up) = (Directive::Finish, true),
             Command::Stop => state.directive = Directive::Abort,
             Command::Kill => {
                 state.directive = Directive::Abort;
@@ -54,6 +57,13 @@ impl Controls {
         let state = mutex.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = |s: &mut State| s.paused && s.directive == Directive::Continue;
         changed.wait_while(state, waiting).unwrap_or_else(PoisonError::into_inner).directive
+    }
+
+    /// Whether the run is to end without a verification, with what the search has found.
+    pub fn is_winding_up(&self) -> bool {
+        let (mutex, _) = &*self.state;
+        let state = mutex.lock().unwrap_or_else(PoisonError::into_inner);
+        state.winding_up && state.directive != Directive::Abort
     }
 
     /// Whether the user has ended the run.
@@ -74,8 +84,13 @@ mod tests {
         controls.apply(Command::Pause);
         controls.apply(Command::Finish);
         assert_eq!(controls.directive(), Directive::Finish, "does not block");
+        controls.apply(Command::WindUp);
+        assert_eq!(controls.directive(), Directive::Finish);
+        assert!(controls.is_winding_up());
         controls.apply(Command::Stop);
         controls.apply(Command::Finish);
+        controls.apply(Command::WindUp);
+        assert!(!controls.is_winding_up(), "nothing is written any more");
         assert!(controls.is_aborted());
         assert!(!controls.cancel().is_cancelled(), "the current trial may end");
         controls.apply(Command::Kill);

@@ -502,6 +502,9 @@ pub enum Command {
     Resume,
     /// End the search after the current script, then verify and write.
     Finish,
+    /// End the run after the current script, and write the best so far without verifying it (SIGTERM, which a scheduler sends
+    /// some time before it kills).
+    WindUp,
     /// End the run after the current script, write nothing new but keep the run store (first Ctrl-C).
     Stop,
     /// Kill the current trial and end the run (second Ctrl-C).

@@ -29,6 +29,19 @@ pub struct Verified {
 }
 
 impl Verified {
+    /// Of a run that was ended before it could verify anything.
+    pub fn ended_early() -> Self {
+        Self {
+            verdict: None,
+            ablations: Vec::new(),
+            left_out: Vec::new(),
+            unverified: Some("the run was ended early".to_owned()),
+            withdrawn: None,
+            workload: 0,
+            step: None,
+        }
+    }
+
     /// The verdict, where it counts.
     fn effective(&self) -> Option<&Verdict> {
         self.verdict.as_ref().filter(|_| self.withdrawn.is_none())

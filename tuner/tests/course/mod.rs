@@ -223,6 +223,7 @@ fn profile(info: &BenchInfo, candidate: &Candidate) -> Profile {
             tool: "test".to_owned(),
             engine: Engine::Sim,
             emulated: false,
+            unverified: false,
             baseline: Baseline::Site,
             workload: "default".to_owned(),
             trials: 1,

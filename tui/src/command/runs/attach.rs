@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use crate::{
     cli::AttachArgs,
     exit::{Exit, Failure},
-    headless::{PlainLines, Progress as _},
+    headless::{Detail, PlainLines, Progress as _},
     ui::{
         self, Source, Steering,
         attach::{LOOK_EVERY, Pulse, follow},
@@ -36,7 +36,7 @@ pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
 
 /// Prints lines until the run ends, or its process does. The exit code is what the run's was.
 fn print(mut follower: Follower, out: impl Write + Send) -> Result<Exit, Failure> {
-    let mut lines = PlainLines::new(out);
+    let mut lines = PlainLines::new(out, Detail::Usual);
     let mut pulse = Pulse::default();
     let mut is_first = true;
     loop {

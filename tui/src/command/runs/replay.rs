@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use crate::{
     cli::ReplayArgs,
     exit::{Exit, Failure},
-    headless::{PlainLines, Progress as _},
+    headless::{Detail, PlainLines, Progress as _},
     ui::{self, Playback, Source, Steering, UiOptions},
 };
 
@@ -31,7 +31,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
         return Err(Failure::usage_text(format!("{} holds no record yet", path.display())));
     }
     if !super::has_terminal() {
-        let mut lines = PlainLines::new(io::stdout());
+        let mut lines = PlainLines::new(io::stdout(), Detail::Usual);
         run.records.iter().try_for_each(|record| lines.show(record))?;
         return Ok(Exit::Done);
     }

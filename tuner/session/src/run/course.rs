@@ -7,6 +7,7 @@ use gdrtune_profiles::vocab::Engine;
 use gdrtune_tuner::{
     bench::{Bench, BenchInfo},
     observe::{Directive, Observer as _},
+    plan::{self, Candidate},
     search::{self, SearchOutcome, SearchPlan, StoppedBy, Strategy},
     verdict::Thresholds,
 };
@@ -59,6 +60,8 @@ pub(super) struct Tuned<'a> {
     pub(super) run: Run<'a>,
     pub(super) outcome: SearchOutcome,
     pub(super) verified: Verified,
+    /// What the search took for best, where the run was ended before that could be verified.
+    pub(super) unverified: Option<Candidate>,
     /// What did not hold still, in sentences.
     pub(super) warnings: Vec<String>,
 }
@@ -74,6 +77,8 @@ pub(super) struct Results<'a> {
     pub(super) untuned: Vec<(Shape, String)>,
     /// How many of those failed; the others were not begun.
     failed: u64,
+    /// Whether the run was ended before it came to what it was asked for.
+    is_cut: bool,
 }
 
 impl<'a> Course<'a> {
@@ -95,7 +100,7 @@ impl<'a> Course<'a> {
         let mut observer = RunObserver::new(self.recorder, self.controls, earlier.finish_at);
         let results = if self.config.shapes.is_empty() {
             let tuned = self.tune(self.config.clone(), venue, &mut ledger, &mut observer)?;
-            Results { tuned: vec![tuned], ..Results::default() }
+            Results { is_cut: tuned.unverified.is_some(), tuned: vec![tuned], ..Results::default() }
         } else {
             self.tune_shapes(venue, &mut ledger, &mut observer)?
         };
@@ -117,12 +122,19 @@ impl<'a> Course<'a> {
             if index > 0 && observer.directive() == Directive::Finish {
                 self.recorder.log(Level::Warn, "", format!("{shape} is not tuned: the run was ended early"));
                 results.untuned.push((shape, "the run was ended early".to_owned()));
+                results.is_cut |= self.controls.is_winding_up();
                 continue;
             }
             venue.reshape(slots);
             let config = self.begin_shape(index, trials_left, &ledger.over(venue.bench()));
             match self.tune(config, venue, ledger, observer) {
+                // What was verified is not mixed with what was not.
+                Ok(tuned) if tuned.unverified.is_some() && !results.tuned.is_empty() => {
+                    results.untuned.push((shape, "the run was ended before it was verified".to_owned()));
+                    results.is_cut = true;
+                }
                 Ok(tuned) => {
+                    results.is_cut |= tuned.unverified.is_some();
                     trials_left = trials_left.map(|trials| trials.saturating_sub(tuned.outcome.trials));
                     results.tuned.push(tuned);
                 }
@@ -173,10 +185,17 @@ impl<'a> Course<'a> {
         observer.ranks = run.survey.info.ranks;
         let outcome = run.search(bench, observer)?;
         if outcome.points.is_empty() {
-            return Err(run.nothing_measured(&outcome));
+            let is_early = self.controls.is_winding_up();
+            return Err(if is_early { RunError::Interrupted } else { run.nothing_measured(&outcome) });
         }
         run.warn_of_unreached(&outcome);
-        let verified = verify::verify(&run, bench, &outcome, observer)?;
+        if outcome.stopped_by == StoppedBy::Request && self.controls.is_winding_up() {
+            return Ok(run.unverified(outcome));
+        }
+        let verified = match verify::verify(&run, bench, &outcome, observer) {
+            Err(RunError::Interrupted) if self.controls.is_winding_up() => return Ok(run.unverified(outcome)),
+            verified => verified?,
+        };
         if self.controls.is_aborted() {
             return Err(RunError::Interrupted);
         }
@@ -188,16 +207,25 @@ impl<'a> Course<'a> {
         for loss in verified.losses() {
             self.recorder.log(Level::Warn, "", format!("what ships may be slower: {loss}"));
         }
-        Ok(Tuned { run, outcome, verified, warnings })
+        Ok(Tuned { run, outcome, verified, unverified: None, warnings })
     }
 
     fn write(&self, results: &Results<'_>, failed_trials: u64) -> Result<RunOutcome, RunError> {
         self.recorder.record(Event::Phase { phase: Phase::Write });
         let files = write::files(self, results)?;
         let written = self.config.out.write_all(&files)?;
-        self.recorder.record(Event::Written { files: written.iter().map(|path| path.display().to_string()).collect() });
+        let names: Vec<String> = written.iter().map(|path| path.display().to_string()).collect();
+        if results.is_cut {
+            // The files of a run that can go on are no decision of it.
+            names.iter().for_each(|name| self.recorder.log(Level::Info, "", format!("wrote {name}")));
+        }
+        self.recorder.record(Event::Written { files: names });
         let keeps_defaults = results.tuned.iter().all(|tuned| tuned.verified.keeps_defaults());
-        let end = if keeps_defaults { RunEnd::DefaultsBest } else { RunEnd::Tuned };
+        let end = match (results.is_cut, keeps_defaults) {
+            (true, _) => RunEnd::Interrupted,
+            (false, true) => RunEnd::DefaultsBest,
+            (false, false) => RunEnd::Tuned,
+        };
         // A shape that was asked for and could not be measured is a failure like that of a trial.
         let failed_trials = failed_trials + results.failed;
         Ok(RunOutcome { end, summary: results.headline(), written, failed_trials })
@@ -215,10 +243,26 @@ impl Results<'_> {
         let named = |shape: Shape, text: String| if self.of_shapes { format!("{shape}: {text}") } else { text };
         let tuned = self.tuned.iter().map(|tuned| {
             let Survey { info, shape, .. } = &tuned.run.survey;
-            named(*shape, format!("{}{}", labelled(info.engine), tuned.verified.headline()))
+            let headline = match &tuned.unverified {
+                None => tuned.verified.headline(),
+                Some(candidate) => unverified_headline(candidate),
+            };
+            named(*shape, format!("{}{headline}", labelled(info.engine)))
         });
         let untuned = self.untuned.iter().map(|(shape, why)| named(*shape, format!("not tuned: {why}")));
         tuned.chain(untuned).collect()
+    }
+}
+
+/// What a run that was ended early has.
+fn unverified_headline(candidate: &Candidate) -> String {
+    let (rules, settings) = (candidate.rules.len(), candidate.environment.iter().count());
+    match rules + settings {
+        0 => "ended early: the search had found nothing that beats the defaults".to_owned(),
+        _ => format!(
+            "ended early: what the search took for best so far, {rules} rule(s) and {settings} process-level setting(s), is \
+             written and NOT VERIFIED"
+        ),
     }
 }
 
@@ -236,7 +280,7 @@ fn share(total_s: f64, now_s: f64, shapes_left: usize) -> f64 {
     now_s + (total_s - now_s).max(0.0) / shapes_left.max(1) as f64
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
     fn search(&self, bench: &mut dyn Bench, observer: &mut RunObserver<'_>) -> Result<SearchOutcome, RunError> {
         let config = &self.config;
         let space = &self.survey.space;
@@ -264,6 +308,18 @@ impl Run<'_> {
             race: config.goal.race(config.seed),
         };
         Ok(search::run_search(bench, space, &plan, observer, self.controls.cancel())?)
+    }
+
+    /// The shape as it is when the run is ended before its A/B.
+    fn unverified(self, outcome: SearchOutcome) -> Tuned<'a> {
+        let candidate = plan::candidate(&outcome, Thresholds::standard(self.config.seed).gain);
+        Tuned {
+            run: self,
+            outcome,
+            verified: Verified::ended_early(),
+            unverified: Some(candidate),
+            warnings: Vec::new(),
+        }
     }
 
     /// Says how many points the trials did not reach: they have no pick.

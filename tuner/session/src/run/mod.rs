@@ -290,7 +290,8 @@ fn connect_and_run(
     let hosts: Vec<&str> = cluster.hosts.iter().map(|h| h.name.as_str()).collect();
     let watcher = Watcher {
         recorder: Some(recorder),
-        interrupted: &|| controls.is_aborted() || recorder.has_failed(),
+        // Nothing was found yet that could be written.
+        interrupted: &|| controls.is_aborted() || controls.is_winding_up() || recorder.has_failed(),
         tell: &|text| recorder.log(Level::Warn, "", text.to_owned()),
         notes: Box::new(|note| record_note(&notes.borrow(), &hosts, note)),
     };

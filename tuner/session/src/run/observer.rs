@@ -209,6 +209,11 @@ impl Observer for RunObserver<'_> {
         if self.recorder.is_retracing() && self.finish_at != Some(self.questions) {
             return Directive::Continue;
         }
+        if self.controls.is_winding_up() {
+            // No decision of the search: whoever goes on with the run searches on.
+            self.recorder.cut_short();
+            return wanted;
+        }
         self.is_finishing = true;
         self.recorder.record(Event::Finishing { question: self.questions });
         wanted

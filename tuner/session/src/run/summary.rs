@@ -92,6 +92,17 @@ impl Summary<'_> {
         if run.emulated {
             writeln!(out, "Nodes were **emulated**: what is called a node shared its machine with others.")?;
         }
+        if run.unverified {
+            writeln!(
+                out,
+                "**Not verified**: the run was ended before its A/B. Speed-ups are estimates of its search, which flatter."
+            )?;
+            writeln!(
+                out,
+                "`gdrtune runs resume {}` goes on with it; `gdrtune verify profile.toml` measures what is here.",
+                run.id
+            )?;
+        }
         let baseline = match run.baseline {
             gdrtune_profiles::profile::Baseline::Site => "the site's own environment",
             gdrtune_profiles::profile::Baseline::Stock => "nothing set at all",

@@ -48,7 +48,13 @@ impl Observer for RunDeployer<'_, '_> {
     }
 
     fn directive(&mut self) -> Directive {
-        self.observer.directive()
+        let wanted = self.observer.directive();
+        let recorder = self.run.recorder;
+        if self.run.controls.is_winding_up() && !recorder.is_retracing() {
+            recorder.cut_short();
+            return Directive::Abort;
+        }
+        wanted
     }
 }
 

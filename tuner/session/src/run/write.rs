@@ -77,6 +77,11 @@ fn choices(results: &Results<'_>) -> Vec<PointChoice> {
 /// What ships, with its evidence: the environment that all shapes agree on, and the rules of each, largest shape first.
 fn shipped_profile(course: &Course<'_>, results: &Results<'_>) -> Result<Profile, RunError> {
     let largest = results.tuned.first().ok_or_else(|| RunError::Internal("no shape was measured".to_owned()))?;
+    if let Some(candidate) = &largest.unverified {
+        let mut profile = candidate_profile(&largest.run, &largest.outcome, candidate);
+        (profile.run.emulated, profile.run.unverified) = (course.emulated.is_some(), true);
+        return Ok(profile);
+    }
     let environment = largest.verified.environment();
     let env = environment.iter().map(|(name, value)| EnvSetting {
         name: name.to_owned(),
@@ -171,6 +176,7 @@ fn skeleton(run: &Run<'_>, outcome: &SearchOutcome, emulated: bool) -> Profile {
             tool: run.config.tool.clone(),
             engine: survey.info.engine,
             emulated,
+            unverified: false,
             baseline: Baseline::Site,
             workload: workload(&run.config.goal, survey.calls),
             trials: outcome.trials,

@@ -1,0 +1,100 @@
+//! Options of the commands about recorded runs.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::{LookArgs, ShowArgs, parse::parse_speed};
+use crate::ui::Speed;
+
+/// `gdrtune runs`.
+#[derive(Debug, Args)]
+pub(crate) struct RunsArgs {
+    /// What to do with them (default: list).
+    #[command(subcommand)]
+    pub(crate) command: Option<RunsCommand>,
+}
+
+/// The sub-commands of `gdrtune runs`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RunsCommand {
+    /// List the recorded runs
+    List,
+    /// Show how a run was asked for, how far it came, and what came of it
+    Show(RunArgs),
+    /// Go on with a run that was killed, interrupted or lost its nodes; nothing that is in its store is measured again
+    Resume(ResumeArgs),
+    /// Print all trials of a run as a table
+    Export(ExportArgs),
+}
+
+/// One run.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Run id, the beginning of one, `last`, or a .jsonl file
+    pub(crate) run: String,
+}
+
+/// `gdrtune runs export`.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// Which run.
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// Format; all have the same columns, which README.md explains
+    #[arg(long, value_enum, default_value_t = ExportFormat::Csv)]
+    pub(crate) format: ExportFormat,
+    /// File to write, whole or not at all (default: standard output)
+    #[arg(long, short = 'o', value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// Formats of an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// A header and a line for each trial.
+    Csv,
+    /// One object with all trials.
+    Json,
+    /// One object for each trial.
+    Jsonl,
+}
+
+/// `gdrtune runs resume`.
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    /// Which run.
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// How the run is shown.
+    #[command(flatten)]
+    pub(crate) show: ShowArgs,
+}
+
+/// `gdrtune attach`.
+#[derive(Debug, Args)]
+pub(crate) struct AttachArgs {
+    /// Which run.
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// Print plain progress lines until the run ends, and end with its exit code (the default where there is no terminal)
+    #[arg(long)]
+    pub(crate) plain: bool,
+    /// How the terminal UI looks.
+    #[command(flatten)]
+    pub(crate) look: LookArgs,
+}
+
+/// `gdrtune replay`.
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// Which run.
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// How many times faster than it was, such as 10 or 0.5, or max; keys change it
+    #[arg(long, value_name = "X", default_value = "10", value_parser = parse_speed)]
+    pub(crate) speed: Speed,
+    /// How the terminal UI looks.
+    #[command(flatten)]
+    pub(crate) look: LookArgs,
+}
