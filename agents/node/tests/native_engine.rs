@@ -423,6 +423,16 @@ fn a_flood_is_survived() {
 }
 
 #[test]
+fn a_stranger_that_never_finishes_is_cut_off() {
+    let mut one = rank_engine(1, 2);
+    let mut stranger = TcpStream::connect(address_of(&one.bootstrap().unwrap())).unwrap();
+    stranger.write_all(b"GDRTNAT\x01\0").unwrap();
+    stranger.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    // The handshake's limit is 5 s; the end of the stream, and no timeout of ours.
+    assert_eq!(stranger.read(&mut [0; 8]).unwrap(), 0);
+}
+
+#[test]
 fn a_peer_with_another_key_gets_nowhere() {
     let mut one = rank_engine(1, 2);
     let mut stranger = NativeEngine::new(init(0, 2, &SessionKey([8; 32])), config(), None).unwrap();
