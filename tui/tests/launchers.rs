@@ -108,6 +108,31 @@ fn the_batch_script_of_the_readme_tunes_its_job() {
 }
 
 #[test]
+fn a_job_that_nears_its_time_limit_leaves_the_best_so_far() {
+    in_slurm_sandbox("a_job_that_nears_its_time_limit_leaves_the_best_so_far", || {
+        let home = tempfile::tempdir().unwrap();
+        let slurm = Slurm::up(4, home.path());
+        let script = readme_block("#!/bin/bash");
+        // A minute is Slurm's shortest limit; options come before the script's own lines.
+        assert!(script.contains("#SBATCH --signal=B:TERM@120 "), "{script}");
+        fs::write(home.path().join("tune.sbatch"), script).unwrap();
+        let limits = ["--wait", "--output=log", "--time=1", "--signal=B:TERM@55", "tune.sbatch"];
+        let words = [&limits[..], &TUNE[..4], &["--budget", "10m"]].concat();
+        let run = slurm.run(home.path(), "sbatch", &words);
+        let log = fs::read_to_string(home.path().join("log")).unwrap_or_default();
+        assert_eq!(run.status.code(), Some(130), "{}\n{log}", stderr(&run));
+        assert!(
+            log.contains("gdrtune: SIGTERM: the best so far is written") && log.contains("NOT VERIFIED\n"),
+            "{log}"
+        );
+        let path = home.path().join("tuned-1/profile.toml");
+        assert_profile(&path, 4, 4);
+        assert!(fs::read_to_string(path).unwrap().contains("\nunverified = true\n"));
+        slurm.hosts.assert_clean(&HOSTS);
+    });
+}
+
+#[test]
 fn a_command_and_a_site_file_lead_to_hosts() {
     in_sandbox("a_command_and_a_site_file_lead_to_hosts", || {
         let _hosts = VirtualHosts::up(2, None);

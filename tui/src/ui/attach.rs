@@ -13,9 +13,15 @@ use super::Input;
 /// Pause between two looks at the store.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
 
+/// A run of another machine that is not seen to be locked is not given up before its store was quiet for so long: file systems
+/// are mounted with locks that other machines do not see (Lustre's `localflock`, NFS's `local_lock`).
+const FOREIGN_QUIET: Duration = Duration::from_secs(60);
+
 /// Whether the process that writes a run lives, from one look at its store to the next.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pulse {
+    /// This machine.
+    here: String,
     owner: Option<Owner>,
     /// Whether the run has ended, so that it needs no process.
     is_over: bool,
@@ -24,13 +30,20 @@ pub(crate) struct Pulse {
 }
 
 impl Pulse {
+    /// Before the first look, which this machine takes.
+    pub(crate) fn new(here: String) -> Self {
+        Self { here, owner: None, is_over: false, n_gone: 0 }
+    }
+
     /// Takes a look; says what there is to say the moment that it is sure that nobody writes the run any more.
     pub(crate) fn look(&mut self, news: &News) -> Option<String> {
         for event in news.records.iter().map(|record| &record.event) {
             self.owner = store::owner(event).cloned().or(self.owner.take());
             self.is_over = matches!(event, Event::Finished { .. });
         }
-        if self.is_over || news.writer != Writer::Gone {
+        let is_here = self.owner.as_ref().is_none_or(|owner| owner.host == self.here);
+        let is_quiet = news.records.is_empty() && (is_here || FOREIGN_QUIET <= news.quiet);
+        if self.is_over || news.writer != Writer::Gone || !is_quiet {
             self.n_gone = 0;
             return None;
         }
@@ -49,8 +62,7 @@ impl Pulse {
 }
 
 /// Sends what the store has, and what comes, until nobody listens any more or the store cannot be read.
-pub(crate) fn follow(mut follower: Follower, sender: &UnboundedSender<Input>) {
-    let mut pulse = Pulse::default();
+pub(crate) fn follow(mut follower: Follower, mut pulse: Pulse, sender: &UnboundedSender<Input>) {
     while !sender.is_closed() {
         let news = match follower.news() {
             Ok(news) => news,
@@ -76,9 +88,9 @@ mod tests {
 
     use super::*;
 
-    fn news(events: &[Event], writer: Writer) -> News {
+    fn news(events: &[Event], writer: Writer, quiet: Duration) -> News {
         let record = |event: &Event| Record { seq: 0, t_ms: 0, event: event.clone() };
-        News { records: events.iter().map(record).collect(), writer, quiet: Duration::ZERO }
+        News { records: events.iter().map(record).collect(), writer, quiet }
     }
 
     #[test]
@@ -88,7 +100,7 @@ mod tests {
         let resumed = Event::Resumed { at: String::new(), trials: 1, by: Owner { pid: 4712, ..by } };
         let phase = Event::Phase { phase: Phase::Search };
         let finished = Event::Finished { end: RunEnd::Tuned, summary: String::new() };
-        let mut pulse = Pulse::default();
+        let mut pulse = Pulse::new("head".into());
         for (events, writer, gone) in [
             (&[invoked][..], Writer::Gone, None),
             (&[], Writer::Alive, None),
@@ -99,15 +111,30 @@ mod tests {
             (&[], Writer::Gone, None),
             (&[resumed], Writer::Alive, None),
             (&[], Writer::Gone, None),
-            (&[phase], Writer::Gone, Some("pid 4712 on head")),
+            (&[phase], Writer::Gone, None),
+            (&[], Writer::Gone, None),
+            (&[], Writer::Gone, Some("pid 4712 on head")),
             (&[finished], Writer::Gone, None),
             (&[], Writer::Gone, None),
             (&[], Writer::Gone, None),
         ] {
-            let said = pulse.look(&news(events, writer));
+            let said = pulse.look(&news(events, writer, Duration::ZERO));
             assert_eq!(said.is_some(), gone.is_some(), "{events:?} {writer:?}: {said:?}");
             assert!(said.unwrap_or_default().contains(gone.unwrap_or_default()), "{events:?}");
         }
         assert!(pulse.is_over());
+    }
+
+    #[test]
+    fn a_lock_that_another_machine_may_not_see_is_not_all() {
+        let by = Owner { pid: 4711, host: "node01".into() };
+        let mut pulse = Pulse::new("login".into());
+        pulse.look(&news(&[Event::Invoked(Invocation { by, ..Invocation::default() })], Writer::Gone, Duration::ZERO));
+        let mut look = |quiet| pulse.look(&news(&[], Writer::Gone, quiet)).is_some();
+        let (short, long) = (FOREIGN_QUIET / 2, FOREIGN_QUIET);
+        assert_eq!(
+            [short, short, short, long, short, long, long].map(&mut look),
+            [false, false, false, false, false, false, true]
+        );
     }
 }

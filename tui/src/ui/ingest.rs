@@ -19,6 +19,8 @@ impl Run {
     /// Takes one record.
     pub(crate) fn ingest(&mut self, record: Record) {
         let t_ms = record.t_ms;
+        // It was taken for dead, and is not.
+        self.summary.ended.take_if(|ended| ended.end.is_none());
         match record.event {
             Event::Trial(trial) => self.ingest_trial(t_ms, trial),
             Event::Log { level, host, text } => self.log.push(LogLine { t_ms, level, host, text }),

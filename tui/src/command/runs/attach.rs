@@ -9,6 +9,7 @@ use gdrtune_session::{
     event::{Event, Record, RunEnd},
     store::Follower,
 };
+use rustix::system::uname;
 use tokio::sync::mpsc;
 
 use crate::{
@@ -23,21 +24,21 @@ use crate::{
 
 pub(crate) fn attach(args: &AttachArgs) -> Result<Exit, Failure> {
     let follower = Follower::new(&super::find(&args.run)?);
+    let pulse = Pulse::new(uname().nodename().to_string_lossy().into_owned());
     if args.plain || !super::has_terminal() {
-        return print(follower, io::stdout());
+        return print(follower, pulse, io::stdout());
     }
     let (sender, feed) = mpsc::unbounded_channel();
     // Ends with the UI, or with this process.
-    thread::Builder::new().name("store".to_owned()).spawn(move || follow(follower, &sender))?;
+    thread::Builder::new().name("store".to_owned()).spawn(move || follow(follower, pulse, &sender))?;
     let options = super::super::ui_options(Source::Attached, &args.look);
     super::super::runtime()?.block_on(ui::run(feed, Steering::Nobody, options))?;
     Ok(Exit::Done)
 }
 
 /// Prints lines until the run ends, or its process does. The exit code is what the run's was.
-fn print(mut follower: Follower, out: impl Write + Send) -> Result<Exit, Failure> {
+fn print(mut follower: Follower, mut pulse: Pulse, out: impl Write + Send) -> Result<Exit, Failure> {
     let mut lines = PlainLines::new(out, Detail::Usual);
-    let mut pulse = Pulse::default();
     let mut is_first = true;
     loop {
         let news = follower.news().map_err(anyhow::Error::from)?;

@@ -31,6 +31,8 @@ fn screens_of_what_is_watched_and_of_what_is_played_back() {
     let mut gone = attached((80, 24));
     update(&mut gone, Input::Severed("the process of this run (pid 4711 on head) is gone".to_owned()));
     insta::assert_snapshot!("attached_gone", paint(&gone, Charset::Unicode));
+    feed(&mut gone, RECORDS.iter().skip(150).take(1));
+    assert!(!gone.run.summary.is_over(), "it lives after all");
 }
 
 #[test]
