@@ -35,7 +35,7 @@ Exit codes:
   100  some trials failed
   101  nodes lost
   102  verification found a regression
-  130  interrupted";
+  130  interrupted; after SIGTERM the best so far is written, not verified";
 
 /// Tunes the collectives of a GPU cluster: measures, searches, proves, and writes a profile.
 #[derive(Debug, Parser)]

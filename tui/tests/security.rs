@@ -41,7 +41,7 @@ fn descriptors(pid: u32) -> HashSet<String> {
     entries.filter_map(|entry| Some(fs::read_link(entry.path()).ok()?.display().to_string())).collect()
 }
 
-/// Where the run's ranks listen (proc_net_tcp(5)).
+/// Where the run's ranks listen (`proc_net_tcp(5)`).
 fn listening(home: &Path) -> BTreeSet<SocketAddr> {
     let open: HashSet<String> = workers(home).into_iter().flat_map(descriptors).collect();
     let table = fs::read_to_string("/proc/net/tcp").unwrap();
@@ -63,7 +63,7 @@ fn visit(address: SocketAddr, way: usize) -> Option<TcpStream> {
         // Comes and goes, without a trace in the kernel's tables: those must not be what ends the flood.
         0 => set_socket_linger(&stream, Some(Duration::ZERO)).ok()?,
         // Garbage; it is cut off in the middle.
-        1 => drop(stream.write_all(&[0x47; 64 * 1024])),
+        1 => drop(stream.write_all(&vec![0x47; 64 * 1024])),
         // Says nothing, or half a hello, and stays.
         2 => return Some(stream),
         _ => {

@@ -135,7 +135,7 @@ fn every_trial_is_exported() {
     assert!(quiet.status.success() && quiet.stdout.is_empty() && quiet.stderr.is_empty());
     assert_eq!(fs::read_to_string(home.join("trials.csv")).unwrap(), text, "the same each time");
     let jsonl = export(&["--format", "jsonl"]);
-    assert_eq!(jsonl.stdout.iter().filter(|&&byte| byte == b'\n').count(), n_trials);
+    assert_eq!(stdout(&jsonl).lines().count(), n_trials);
 
     // A run that has ended is not waited for.
     let plain = output(gdrtune(home).args(["attach", "last"]));

@@ -15,7 +15,7 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// A run of another machine that is not seen to be locked is not given up before its store was quiet for so long: file systems
 /// are mounted with locks that other machines do not see (Lustre's `localflock`, NFS's `local_lock`).
-const FOREIGN_QUIET: Duration = Duration::from_secs(60);
+const FOREIGN_QUIET: Duration = Duration::from_mins(1);
 
 /// Whether the process that writes a run lives, from one look at its store to the next.
 #[derive(Debug)]
@@ -104,14 +104,14 @@ mod tests {
         for (events, writer, gone) in [
             (&[invoked][..], Writer::Gone, None),
             (&[], Writer::Alive, None),
-            (&[phase.clone()], Writer::Gone, None),
+            (std::slice::from_ref(&phase), Writer::Gone, None),
             (&[], Writer::Unknown, None),
             (&[], Writer::Gone, None),
             (&[], Writer::Gone, Some("pid 4711 on head")),
             (&[], Writer::Gone, None),
             (&[resumed], Writer::Alive, None),
             (&[], Writer::Gone, None),
-            (&[phase], Writer::Gone, None),
+            (std::slice::from_ref(&phase), Writer::Gone, None),
             (&[], Writer::Gone, None),
             (&[], Writer::Gone, Some("pid 4712 on head")),
             (&[finished], Writer::Gone, None),

@@ -220,9 +220,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn records_come_when_the_playback_has_come_to_them() {
+        /// A speed, commands and when they are given, and what is told when.
+        type Case = (f64, Vec<(u64, Play)>, Vec<(u128, &'static str)>);
         let times = [0, 4_000, 8_000];
         let speed = |factor| Play::Speed(Speed::new(factor).unwrap());
-        type Case = (f64, Vec<(u64, Play)>, Vec<(u128, &'static str)>);
         let cases: Vec<Case> = vec![
             (2.0, vec![], vec![(0, "record 0"), (2_000, "record 1"), (4_000, "record 2"), (4_000, "end")]),
             (f64::INFINITY, vec![], vec![(0, "record 0"), (0, "record 1"), (0, "record 2"), (0, "end")]),

@@ -177,7 +177,7 @@ impl Place {
                 row.iterations = (0 < *iterations).then_some(*iterations);
             }
             TrialResult::Failed { kind, detail, .. } => {
-                (row.outcome, row.detail) = (failure_name(*kind), detail.clone())
+                (row.outcome, row.detail) = (failure_name(*kind), detail.clone());
             }
         }
         Some(row)

@@ -99,6 +99,8 @@ impl Place {
         let is_timeless = |event: &Event| match event {
             Event::Invoked(_) | Event::Resumed { .. } | Event::Written { .. } => false,
             Event::Finished { end, .. } => *end == RunEnd::Tuned,
+            // The files of an early end; later ones replace them.
+            Event::Log { text, .. } => !text.starts_with("wrote "),
             Event::Phase { phase } => *phase != gdrtune_session::event::Phase::Done,
             _ => true,
         };
@@ -189,6 +191,27 @@ fn a_run_that_the_user_ended_goes_on_and_what_its_end_made_of_the_search_is_forg
         place.resume(GRID, nothing).unwrap();
         assert_eq!(place.outcome(), whole.outcome(), "{command:?}");
     }
+}
+
+#[test]
+fn a_run_that_was_wound_up_leaves_its_best_so_far_and_goes_on_to_the_same_end() {
+    let whole = Place::new();
+    whole.run(nothing).unwrap();
+    let trials = whole.records().iter().filter(|record| matches!(record.event, Event::Trial(_))).count() as u64;
+    let profile = |place: &Place| fs::read_to_string(place.out().join("profile.toml")).unwrap();
+    // In the search, and in the A/B.
+    for number in [70, trials - 40] {
+        let place = Place::new();
+        place.run(at_trial(number, Command::WindUp)).unwrap();
+        assert!(profile(&place).contains("\nunverified = true\n") && profile(&place).contains("[[rule]]"), "{number}");
+        let last = place.records().pop().unwrap().event;
+        assert!(matches!(last, Event::Finished { end: RunEnd::Interrupted, .. }), "{last:?}");
+        place.resume(GRID, nothing).unwrap();
+        assert_eq!(place.outcome(), whole.outcome(), "wound up at trial {number} of {trials}");
+    }
+    let place = Place::new();
+    assert!(matches!(place.run(at_trial(0, Command::WindUp)), Err(RunError::Interrupted)), "nothing is known yet");
+    assert!(!place.out().exists());
 }
 
 #[test]

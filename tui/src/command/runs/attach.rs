@@ -61,15 +61,15 @@ fn print(mut follower: Follower, mut pulse: Pulse, out: impl Write + Send) -> Re
 
 /// Whether a record says what the later ones are about.
 fn is_headline(record: &Record) -> bool {
-    match &record.event {
+    matches!(
+        record.event,
         Event::RunStarted { .. }
-        | Event::Resumed { .. }
-        | Event::Emulated { .. }
-        | Event::Shape { .. }
-        | Event::Phase { .. }
-        | Event::Verdict { .. } => true,
-        _ => false,
-    }
+            | Event::Resumed { .. }
+            | Event::Emulated { .. }
+            | Event::Shape { .. }
+            | Event::Phase { .. }
+            | Event::Verdict { .. }
+    )
 }
 
 /// The exit code of a run that ended so.

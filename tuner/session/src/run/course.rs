@@ -217,7 +217,9 @@ impl<'a> Course<'a> {
         let names: Vec<String> = written.iter().map(|path| path.display().to_string()).collect();
         if results.is_cut {
             // The files of a run that can go on are no decision of it.
-            names.iter().for_each(|name| self.recorder.log(Level::Info, "", format!("wrote {name}")));
+            for name in &names {
+                self.recorder.log(Level::Info, "", format!("wrote {name}"));
+            }
         }
         self.recorder.record(Event::Written { files: names });
         let keeps_defaults = results.tuned.iter().all(|tuned| tuned.verified.keeps_defaults());
