@@ -1,13 +1,15 @@
 //! One item: checked, warmed up, timed.
 
 mod captured;
+mod laps;
 
 use std::time::Instant;
 
 use gdrtune_profiles::vocab::Choice;
 use gdrtune_wire::{Item, ItemOutcome, Prediction, Times};
 
-use self::captured::Captured;
+pub(super) use self::laps::MOST_EVENTS;
+use self::{captured::Captured, laps::Laps};
 use super::{Ready, Tuner, communicator::NcclCall, log::Ran, memory::FLAGS, tuner_link::Decision};
 use crate::engine::{
     EngineError,
@@ -101,13 +103,13 @@ impl<'a> Run<'a> {
 
     /// Times the batch. The stream is idle, and all ranks have just met.
     fn batch(&mut self, captured: Option<Captured>) -> Result<ItemOutcome, EngineError> {
-        let iterations = captured.as_ref().map_or(self.item.iterations as usize, Captured::calls);
+        let laps = captured.as_ref().map_or_else(|| Laps::of(self.item.iterations as usize), Captured::laps);
         let seen = self.plugin_calls();
         let cpu_us = timing::process_cpu_us();
         let started = Instant::now();
         match &captured {
             Some(captured) => self.launch(captured)?,
-            None => self.queue_batch(iterations)?,
+            None => self.queue_batch(laps)?,
         }
         self.ready.wait()?;
         let wall_us = started.elapsed().as_secs_f64() * 1e6;
@@ -120,12 +122,12 @@ impl<'a> Run<'a> {
         if self.item.choice.is_some() && decision == Decision::NotCalled {
             return Ok(ItemOutcome::Unsupported(self.why_bypassed()));
         }
-        let mut laps_us = Vec::with_capacity(iterations);
-        for iteration in 0..iterations {
-            laps_us.push(self.ready.device.lap_us(iteration)?);
+        let mut laps_us = Vec::with_capacity(laps.events());
+        for (lap, calls) in laps.lengths().enumerate() {
+            laps_us.push(self.ready.device.lap_us(lap)? / calls as f64);
         }
         laps_us.sort_by(f64::total_cmp);
-        let per_call = iterations.max(1) as f64;
+        let per_call = laps.calls().max(1) as f64;
         Ok(ItemOutcome::Timed(Times {
             mean_us: wall_us / per_call,
             median_us: timing::median(&laps_us),
@@ -138,12 +140,14 @@ impl<'a> Run<'a> {
         }))
     }
 
-    /// Queues calls with time stamps around each.
-    fn queue_batch(&mut self, calls: usize) -> Result<(), EngineError> {
+    /// Queues the calls with a time stamp before them and after each lap.
+    fn queue_batch(&mut self, laps: Laps) -> Result<(), EngineError> {
         self.ready.device.record(0)?;
-        for call in 0..calls {
+        for call in 0..laps.calls() {
             self.queue()?;
-            self.ready.device.record(call + 1)?;
+            if let Some(event) = laps.event_after(call) {
+                self.ready.device.record(event)?;
+            }
         }
         Ok(())
     }
