@@ -100,10 +100,10 @@ impl Run<'_> {
 
     /// Queues calls on the capturing stream; says why one was refused.
     fn queue_captured(&mut self, laps: Laps) -> Result<Option<String>, EngineError> {
-        let call = self.nccl_call();
-        let ready = &mut *self.ready;
-        let mut refusal = ready.device.record_captured(0).err().map(|refusal| refusal.to_string());
+        let mut refusal = self.ready.device.record_captured(0).err().map(|refusal| refusal.to_string());
         for index in 0..laps.calls() {
+            let call = self.nccl_call(index);
+            let ready = &mut *self.ready;
             if refusal.is_none() {
                 refusal = ready.comm.capture(&call, ready.device.stream())?;
             }
