@@ -16,16 +16,18 @@
 #                    benches/search/data; default.csv has NCCL's own choice in processes with nothing set
 #   bench     [280]  `gdrtune bench` against nccl-tests, COLLECTIVES, MIN to MAX (8, 4G) by 4, in PAIRS (5) interleaved pairs of
 #                    fresh process sets, whose order alternates: raw times as CSV, ratio.py's table for each
-#                    collective; DIFFERENT is more than 2 % off from 1 MiB and 10 % below (BANDS, "0.02 0.10")
+#                    collective; DIFFERENT is more than 2 % off from 1 MiB and 10 % below (BANDS, "0.02 0.10");
+#                    of all-gather and reduce-scatter sizes from 16 bytes a rank on, which is the least that nccl-tests takes
 #
 # NVLink multicast stays off: NCCL_NVLS_ENABLE=0, TORCH_SYMM_MEM_DISABLE_MULTICAST=1 and NVSHMEM_DISABLE_NVLS=1 are set for
 # all that is started; another value in the caller's environment is refused.
 #
-# RANKS (all GPUs); REPEATS of gdrtune in `bench` (3); iterations of nccl-tests below 1 MiB and from there: SMALL_ITERATIONS
-# (1000), LARGE_ITERATIONS (20), WARMUPS (5); MPIRUN (mpirun), MPI_FLAGS; GDRTUNE_NCCL_LIB names NCCL for both, which
+# RANKS (all GPUs); REPEATS of gdrtune in `bench` (3); iterations of nccl-tests below 256 MiB and from there: SMALL_ITERATIONS
+# (1000), LARGE_ITERATIONS (20; few iterations have the batch's start and end in their time), WARMUPS (5); CPUS_PER_RANK that
+# both are bound to in `bench` (4; 0: not bound); MPIRUN (mpirun), MPI_FLAGS; GDRTUNE_NCCL_LIB names NCCL for both, which
 # else is the one that nccl-tests finds. Needs bash 5.1 and python3.
 set -euo pipefail
-[ $# -ge 3 ] || { sed -n '2,31s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,33s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 here=$(dirname "$(readlink -f "$0")")
 die() { echo "multi-gpu.sh: $*" >&2; exit "${rc:-1}"; }
 GDRTUNE=$(readlink -f "$1") TESTS=$2 OUT=$3
@@ -57,6 +59,7 @@ MIN=$(bytes "${MIN:-8}") MAX=$(bytes "${MAX:-4G}") PAIRS=${PAIRS:-5} REPEATS=${R
 # Every rank's part is an element at least.
 [ "$MIN" -ge $((4 * RANKS)) ] || MIN=$((4 * RANKS))
 SMALL_ITERATIONS=${SMALL_ITERATIONS:-1000} LARGE_ITERATIONS=${LARGE_ITERATIONS:-20} WARMUPS=${WARMUPS:-5}
+CPUS_PER_RANK=${CPUS_PER_RANK:-4}
 MPIRUN=${MPIRUN:-mpirun}
 read -ra SEEDS <<< "${SEEDS:-1 2}"
 read -ra BANDS <<< "${BANDS:-0.02 0.10}"
@@ -190,11 +193,12 @@ for row in json.load(sys.stdin)["results"]:
 '
 ours() { # PAIR
   gdrtune bench --collectives "$COLLECTIVES" --sizes "$(IFS=,; echo "${sizes[*]}")" --repeats "$REPEATS" --json \
-    >"$dir/out" 2>"$dir/err" || return
+    --worker-cmd "$here/gpu/bind.sh {local_rank} $CPUS_PER_RANK {worker}" >"$dir/out" 2>"$dir/err" || return
   python3 -c "$read_bench" "$RANKS" "$1" <"$dir/out" >>"$dir/pair.csv" 2>>"$dir/err"
 }
 perf() { # COLLECTIVE PAIR MIN MAX FACTOR ITERATIONS
-  limited "$MPIRUN" "${MPI_FLAGS[@]}" -np "$RANKS" "$TESTS/${PERF[$1]}" -g 1 -b "$3" -e "$4" -f "$5" -d float -a 1 \
+  limited "$MPIRUN" "${MPI_FLAGS[@]}" -np "$RANKS" "$here/gpu/bind.sh" - "$CPUS_PER_RANK" \
+    "$TESTS/${PERF[$1]}" -g 1 -b "$3" -e "$4" -f "$5" -d float -a 1 \
     -n "$6" -w "$WARMUPS" >"$dir/out" 2>"$dir/err" || return
   # size count type redop root, then time algbw busbw #wrong, out of place and in place
   awk -v name="$1" -v ranks="$RANKS" -v pair="$2" -v wanted=" ${sizes[*]} " '
@@ -207,7 +211,7 @@ perf() { # COLLECTIVE PAIR MIN MAX FACTOR ITERATIONS
 theirs() { # PAIR
   local collective small=() large=() size
   for size in "${sizes[@]}"; do
-    if [ "$size" -lt 1048576 ]; then small+=("$size"); else large+=("$size"); fi
+    if [ "$size" -lt 268435456 ]; then small+=("$size"); else large+=("$size"); fi
   done
   for collective in "${collectives[@]}"; do
     # By 2, so that the smallest is on the way too.
@@ -215,6 +219,8 @@ theirs() { # PAIR
     [ ${#large[@]} = 0 ] || perf "$collective" "$1" "${large[0]}" "${large[-1]}" 4 "$LARGE_ITERATIONS" || return
   done
 }
+# nccl-tests gives a rank's part of these a multiple of 16 bytes, and measures smaller sizes as none.
+smallest() { case $1 in allgather | reducescatter) echo $((16 * RANKS)) ;; *) echo "$MIN" ;; esac; }
 run_arm() { case $arm in ours) ours "$pair" ;; theirs) theirs "$pair" ;; esac; }
 
 bench() {
@@ -237,7 +243,8 @@ bench() {
       run_arm || { complain "bench, pair $pair, $arm: failed ($?)"; tail -n 15 "$dir/out" "$dir/err" >&2; interrupted=1; break 2; }
     done
     for collective in "${collectives[@]}"; do
-      sed -n "s/^$collective,//p" "$dir/pair.csv" >>"$dir/$collective.csv"
+      awk -F, -v name="$collective" -v least="$(smallest "$collective")" \
+        '$1 == name && least <= $5 { sub(/^[^,]*,/, ""); print }' "$dir/pair.csv" >>"$dir/$collective.csv"
     done
     echo "$pair" >"$dir/pairs"
     echo "pair $pair of $PAIRS: ${SECONDS} s" >&2

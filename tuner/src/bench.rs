@@ -91,9 +91,9 @@ pub struct Timing {
     pub time_us: f64,
     /// The same of the slowest rank.
     pub slowest_us: f64,
-    /// Median single iteration, averaged over ranks.
+    /// Median lap of the batch, per call, averaged over ranks.
     pub median_us: f64,
-    /// Slowest single iteration of any rank.
+    /// Slowest lap of the batch, per call of any rank.
     pub max_us: f64,
     /// CPU time per operation, averaged over ranks.
     pub cpu_us: f64,

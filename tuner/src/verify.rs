@@ -23,7 +23,8 @@ use crate::{
     verdict::{self, AbPoint, Ablation, AblationVerdict, Thresholds, Verdict},
 };
 
-/// Rounds per arm at least: with fewer, chance alone separates two equal arms too often (2^-7 is under 1 %).
+/// Rounds per arm at least, and more for many rules ([`verdict::least_rounds`]): with fewer, chance alone separates two equal arms
+/// too often (2^-7 is under 1 %).
 const MIN_ROUNDS: u32 = 7;
 /// Rounds per arm at most, where those resolve the least gain.
 const MAX_ROUNDS: u32 = 21;
@@ -113,7 +114,7 @@ impl Verification<'_> {
                 break;
             }
             let ablations = if attempt == 0 { verdict::ablations(&candidate.environment) } else { Vec::new() };
-            let data = match self.measure(bench, &candidate, &ablations, thresholds.gain, deployer)? {
+            let data = match self.measure(bench, &candidate, &ablations, &thresholds, deployer)? {
                 Measured::Data(data) => data,
                 Measured::Broken { arm: 0, why } => {
                     verified.unverified = Some(format!("the default arm fails: {why}"));
@@ -188,7 +189,7 @@ impl Verification<'_> {
         bench: &mut dyn Bench,
         candidate: &Candidate,
         ablations: &[Ablation],
-        gain: f64,
+        thresholds: &Thresholds,
         deployer: &mut D,
     ) -> Result<Measured, VerifyError<D::Error>> {
         let without_setting =
@@ -207,10 +208,10 @@ impl Verification<'_> {
             arms,
             points,
             repeats: REPEATS,
-            min_rounds: MIN_ROUNDS,
+            min_rounds: MIN_ROUNDS.max(verdict::least_rounds(candidate.rules.len(), thresholds)),
             max_rounds: MAX_ROUNDS,
             most_rounds: MOST_ROUNDS,
-            resolve: gain,
+            resolve: thresholds.gain,
             until_s: now_s + ATTEMPT_SHARE * (self.until_s - now_s),
         };
         let result = ab::interleave(bench, &plan, deployer, self.cancel).map_err(VerifyError::Bench)?;

@@ -77,11 +77,12 @@ pub enum ItemOutcome {
 pub struct Times {
     /// Wall time of the batch over its iterations.
     pub mean_us: f64,
-    /// Median of the single iterations.
+    /// Median lap: an equal part of the batch (one iteration, or more where a time stamp after each would cost too much),
+    /// per iteration.
     pub median_us: f64,
-    /// Fastest single iteration.
+    /// Fastest lap, as [`Self::median_us`].
     pub min_us: f64,
-    /// Slowest single iteration.
+    /// Slowest lap, as [`Self::median_us`].
     pub max_us: f64,
     /// CPU time of the worker's process over the iterations.
     pub cpu_us: f64,

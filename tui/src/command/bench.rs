@@ -72,34 +72,28 @@ fn measure(
 ) -> Result<Vec<Row>, Failure> {
     let setup = if environment.is_empty() && args.choice.is_none() { Setup::Site } else { Setup::Live(environment) };
     let choice = |point: Point| args.choice.filter(|_| point.collective.has_choice());
-    let item = |&point: &Point, repeats| Item { point, choice: choice(point), repeats };
+    let items = points.iter().map(|&point| Item { point, choice: choice(point), repeats: args.repeats }).collect();
     let mut samples: Vec<Vec<Timing>> = vec![Vec::new(); points.len()];
     let mut failures: Vec<Option<String>> = vec![None; points.len()];
-    // The first pass learns how long each point takes, so that the second one's samples are long enough; it is dropped.
-    for (pass, repeats) in [(0, 1), (1, args.repeats)] {
-        let items = points.iter().map(|p| item(p, repeats)).collect();
-        let script = Script { setup: setup.clone(), fresh: false, items };
-        let mut keep = |item: usize, choice: Option<Choice>, timing: Timing| {
-            if let Some(csv) = csv.as_mut().filter(|_| pass == 1) {
-                csv.add(samples[item].len() as u32, points[item], choice, &timing);
-            }
-            if pass == 1 {
-                samples[item].push(timing);
-            }
-        };
-        let mut sink = |sample: gdrtune_tuner::bench::Sample| match sample.outcome {
-            Outcome::Timed(timing) => keep(sample.item, choice(points[sample.item]), timing),
-            // A benchmark reports what ran; the table shows it beside what was asked for.
-            Outcome::Substituted { selected, timing } => {
-                keep(sample.item, Some(selected), Timing { selected: Some(selected), ..timing });
-            }
-            // The first failure of a point says most: later ones may be no more than its consequence.
-            Outcome::Wrong(why) => drop(failures[sample.item].get_or_insert(format!("wrong result: {why}"))),
-            Outcome::Hung(why) => drop(failures[sample.item].get_or_insert(format!("hung: {why}"))),
-            Outcome::Crashed(why) | Outcome::Unsupported(why) => drop(failures[sample.item].get_or_insert(why)),
-        };
-        bench.run(&script, cancel, &mut sink).map_err(|error| ended(args, error))?;
-    }
+    let mut keep = |item: usize, choice: Option<Choice>, timing: Timing| {
+        if let Some(csv) = csv.as_mut() {
+            csv.add(samples[item].len() as u32, points[item], choice, &timing);
+        }
+        samples[item].push(timing);
+    };
+    let mut sink = |sample: gdrtune_tuner::bench::Sample| match sample.outcome {
+        Outcome::Timed(timing) => keep(sample.item, choice(points[sample.item]), timing),
+        // A benchmark reports what ran; the table shows it beside what was asked for.
+        Outcome::Substituted { selected, timing } => {
+            keep(sample.item, Some(selected), Timing { selected: Some(selected), ..timing });
+        }
+        // The first failure of a point says most: later ones may be no more than its consequence.
+        Outcome::Wrong(why) => drop(failures[sample.item].get_or_insert(format!("wrong result: {why}"))),
+        Outcome::Hung(why) => drop(failures[sample.item].get_or_insert(format!("hung: {why}"))),
+        Outcome::Crashed(why) | Outcome::Unsupported(why) => drop(failures[sample.item].get_or_insert(why)),
+    };
+    let script = Script { setup, fresh: false, items };
+    bench.run(&script, cancel, &mut sink).map_err(|error| ended(args, error))?;
     let rows = points.iter().zip(samples).zip(failures).map(|((&point, mut samples), failure)| {
         let timing = match (failure, middle(&mut samples)) {
             (Some(why), _) => Err(why),

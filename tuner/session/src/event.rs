@@ -375,9 +375,9 @@ pub enum TrialResult {
         time_us: f64,
         /// The same of the slowest rank.
         slowest_us: f64,
-        /// Median single iteration.
+        /// Median lap of the batch, per call.
         median_us: f64,
-        /// Slowest single iteration.
+        /// Slowest lap of the batch, per call.
         max_us: f64,
         /// CPU time.
         cpu_us: f64,

@@ -139,9 +139,9 @@ fn other_columns() -> Vec<&'static str> {
 pub struct Record {
     /// Wall time over iterations, in microseconds.
     pub mean_us: f64,
-    /// Median single iteration, in microseconds.
+    /// Median lap of the batch, per call, in microseconds.
     pub median_us: f64,
-    /// Slowest single iteration, in microseconds.
+    /// Slowest lap of the batch, per call, in microseconds.
     pub max_us: f64,
     /// Iterations that made it.
     pub iterations: f64,

@@ -358,6 +358,14 @@ fn judge_environment(
     EnvironmentVerdict { ships, speedup, sentence }
 }
 
+/// Rounds with which a rule of so many can still ship if one of them, and that a close one, speaks against it: with fewer, what
+/// [`for_many`] asks is more than the signed-rank test ever gives (see [`crate::stats::compare`]).
+pub fn least_rounds(rules: usize, thresholds: &Thresholds) -> u32 {
+    let level = (1.0 - thresholds.p_faster) / rules.max(1) as f64;
+    // The chance of that among n equal rounds is 2 of 2^n.
+    (2.0 / level).log2().ceil().max(1.0) as u32
+}
+
 /// What a rule must show where several are tried: of many equal arms some look faster by chance. Benjamini and Hochberg's
 /// procedure (J. R. Stat. Soc. B 57, 1995) keeps the expected share of such rules among those that ship at what a single one
 /// is allowed.
@@ -384,22 +392,26 @@ fn judge_rule(
     let slower: Vec<Point> = rule.points().filter(|point| losing.iter().any(|loss| loss.point == *point)).collect();
     let missing = rule.points().any(|point| !points.iter().any(|p| p.point == point && p.speedup.is_some()));
     let finish = |fate, sentence, parts| (RuleVerdict { rule: rule.clone(), fate, sentence }, parts);
-    if slower.is_empty() && !missing {
-        let whole = evidence(rule, data, thresholds);
-        if let Some(whole) = whole.filter(|whole| thresholds.is_faster(&whole.speedup)) {
-            if let Some(trimmed) = trimmed(rule, data, thresholds, &decided) {
-                return finish(RuleFate::Split, trimmed.sentence, vec![trimmed.rule]);
-            }
-            return finish(RuleFate::Ship, format!("ships: {}", show(&whole.speedup)), vec![whole]);
+    let whole = if slower.is_empty() && !missing { evidence(rule, data, thresholds) } else { None };
+    if let Some(whole) = whole.as_ref().filter(|whole| thresholds.is_faster(&whole.speedup)) {
+        if let Some(trimmed) = trimmed(rule, data, thresholds, &decided) {
+            return finish(RuleFate::Split, trimmed.sentence, vec![trimmed.rule]);
         }
+        return finish(RuleFate::Ship, format!("ships: {}", show(&whole.speedup)), vec![whole.clone()]);
     }
     let parts = if slower.is_empty() { Vec::new() } else { parts(rule, data, thresholds, &|p| !slower.contains(&p)) };
     let parts = if parts.is_empty() { parts_alone(rule, data, thresholds, &decided) } else { parts };
-    let cause = if slower.is_empty() {
-        "not clearly faster as a whole".to_owned()
-    } else {
-        let sizes: Vec<String> = slower.iter().map(|point| Size(point.bytes).to_string()).collect();
-        format!("slower at {}", sizes.join(", "))
+    let sizes: Vec<String> = slower.iter().map(|point| Size(point.bytes).to_string()).collect();
+    let cause = match whole.map(|whole| whole.speedup) {
+        _ if !slower.is_empty() => format!("slower at {}", sizes.join(", ")),
+        Some(speedup) if 1.0 + thresholds.gain <= speedup.median => {
+            let (p, least) = (speedup.p_faster, thresholds.p_faster);
+            format!(
+                "{:.2}x as a whole, but P(faster) is {p:.4} where one of so many rules needs {least:.4}",
+                speedup.median
+            )
+        }
+        _ => "not clearly faster as a whole".to_owned(),
     };
     if parts.is_empty() {
         return finish(RuleFate::Drop, format!("dropped: {cause}"), parts);

@@ -89,6 +89,37 @@ fn one_of_many_rules_must_show_more_than_a_single_one() {
 }
 
 #[test]
+fn one_rule_that_gains_among_many_that_do_not_can_ship_after_the_least_rounds() {
+    let thresholds = Thresholds { design: Design::Rounds, ..Thresholds::standard(1) };
+    // Found between two H200: an all-gather 1.23 times faster in every one of seven rounds, among seven rules.
+    let judged = |rules: u32, rounds: u32| {
+        let sizes = (0..rules).map(|rule| 1024 << rule);
+        let of = |gain: f64, bytes: u64| AbPoint {
+            point: point(bytes),
+            weight: 1.0,
+            default: (0..rounds).map(|round| (round, vec![100.0 + f64::from(round)])).collect(),
+            // One round is a little slower.
+            candidate: (0..rounds)
+                .map(|round| (round, vec![(100.0 + f64::from(round)) / if round == 1 { 0.99 } else { gain }]))
+                .collect(),
+        };
+        let data: Vec<AbPoint> = sizes.map(|bytes| of(if bytes == 1024 { 1.23 } else { 1.0 }, bytes)).collect();
+        let one = |point: &AbPoint| merge(&[point.point], &[(point.point, CHOICE)]);
+        let candidate = Candidate { environment: Environment::new(), rules: data.iter().flat_map(one).collect() };
+        verdict(&data, &thresholds, &candidate)
+    };
+    for rules in 1..30 {
+        let least = least_rounds(rules as usize, &thresholds);
+        assert_eq!(judged(rules, least).shipped.len(), 1, "{rules} rules, {least} rounds");
+        assert!(least <= 11, "{least} rounds for {rules} rules");
+    }
+    let few = judged(7, 7);
+    assert_eq!(few.shipped.len(), 0);
+    let sentence = &few.rules[0].sentence;
+    assert!(sentence.contains("1.22x as a whole, but P(faster) is 0.98"), "{sentence}");
+}
+
+#[test]
 fn gains_that_are_too_small_keep_the_defaults() {
     let data = [ab(1024, 100.0, 99.0), ab(4096, 100.0, 100.0)];
     let verdict = verdict(&data, &Thresholds::standard(1), &candidate(&data, Environment::new()));

@@ -7,7 +7,7 @@ use std::path::Path;
 use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, Point, Protocol, ReduceOp};
 use gdrtune_wire::{FromWorker, Item, ItemOutcome, MOST_GRAPH_CALLS, Script, ToWorker};
 
-use crate::lab::{self, Lab, TREE_LL, timed};
+use crate::lab::{self, Lab, MAX_BYTES, TREE_LL, timed};
 
 fn item(bytes: u64) -> Item {
     lab::item(Collective::AllReduce, bytes)
@@ -189,9 +189,9 @@ fn registered_buffers_come_from_nccl_and_leave_nothing_behind() {
     for outcomes in lab.outcomes(2, &items) {
         assert!(outcomes.iter().all(|outcome| told(outcome) == "timed"), "{outcomes:?}");
     }
-    // Two buffers on two ranks, with head room.
+    // Two buffers on two ranks, once for all sizes.
     let counts = ["allocate", "register", "deregister", "free"]
-        .map(|what| lab.count("STANDIN_NCCL_MEMORY_LOG", &format!("{what} 16384")));
+        .map(|what| lab.count("STANDIN_NCCL_MEMORY_LOG", &format!("{what} {MAX_BYTES}")));
     assert_eq!(counts, [4; 4]);
     // Without that, NCCL's allocator is not asked.
     let lab = Lab::new().with_log("STANDIN_NCCL_MEMORY_LOG");
@@ -227,8 +227,8 @@ fn a_failure_with_registered_buffers_ends_the_worker_in_good_order() {
     assert!(failure.contains("cannot start allreduce: "), "{failure}");
     assert_eq!(workers[0].end().code(), Some(1));
     // The aborted communicator forgets by itself; the memory is freed after.
-    let counts =
-        ["register", "deregister", "free"].map(|what| lab.count("STANDIN_NCCL_MEMORY_LOG", &format!("{what} 8192")));
+    let counts = ["register", "deregister", "free"]
+        .map(|what| lab.count("STANDIN_NCCL_MEMORY_LOG", &format!("{what} {MAX_BYTES}")));
     assert_eq!(counts, [2, 0, 2]);
 }
 

@@ -50,6 +50,11 @@ impl PaceBook {
         *best = best.min(time_us);
     }
 
+    /// Whether any sample of a point is known.
+    pub fn knows(&self, point: Point) -> bool {
+        self.any.contains_key(&point)
+    }
+
     /// The pace of the next sample.
     pub fn pace(&self, config: &PaceConfig, point: Point, choice: Option<Choice>) -> Pace {
         // 100 us and 0.5 GB/s: the order of a loopback or a slow rail; only the first sample of a point relies on it.

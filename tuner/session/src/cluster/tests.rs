@@ -246,10 +246,22 @@ fn the_way_of_calling_reaches_every_node_in_every_arm() {
         let site = Script { setup: Setup::Site, fresh: false, items: items.clone() };
         assert_eq!((run(&mut lab, &live(items)).1, run(&mut lab, &site).1), (Ok(()), Ok(())));
         let nodes = lab.nodes.borrow();
-        assert_eq!(nodes.graphs, [(if graph { 2 } else { 0 }, 2); 4]);
+        // On each of two nodes: once to learn how long a call takes, then twice in either setup.
+        let in_graphs = |items| (if graph { items } else { 0 }, items);
+        assert_eq!(nodes.graphs, [1, 1, 2, 2, 2, 2].map(in_graphs));
         assert_eq!(nodes.groups.len(), 4);
         assert!(nodes.groups.iter().all(|(_, start)| start.register_buffers == register_buffers));
     }
+}
+
+#[test]
+fn a_point_that_is_new_is_called_once_before_it_is_measured() {
+    let mut lab = lab(Fault::None);
+    let script = live(vec![item(None, 2), item(Some(choice(Protocol::Simple, 1)), 1)]);
+    let (samples, _) = run(&mut lab, &script);
+    let Outcome::Timed(timing) = samples[0].outcome else { panic!("{samples:?}") };
+    // 1 ms of calls that take 0.1 ms: known before the first of them is told.
+    assert_eq!((samples.len(), timing.iterations), (3, 9), "{samples:?}");
 }
 
 #[test]

@@ -63,9 +63,9 @@ pub struct RanInstead {
     pub time_us: f64,
     /// The same of the slowest rank.
     pub slowest_us: f64,
-    /// Median single iteration.
+    /// Median lap of the batch, per call.
     pub median_us: f64,
-    /// Slowest single iteration.
+    /// Slowest lap of the batch, per call.
     pub max_us: f64,
     /// CPU time.
     pub cpu_us: f64,

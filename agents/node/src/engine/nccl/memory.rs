@@ -87,6 +87,11 @@ impl Buffers {
         self.area(place.area).map_or(std::ptr::null_mut(), |memory| memory.address(place.start))
     }
 
+    /// Bytes of each buffer that all ranks have.
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// Whether this much was refused already.
     fn is_refused(&self, bytes: usize) -> bool {
         self.refused.as_ref().is_some_and(|refusal| refusal.bytes <= bytes)
@@ -162,10 +167,14 @@ impl Ready {
         if self.buffers.is_refused(bytes) {
             return Ok(false);
         }
-        // Some head room: a script that climbs through sizes should not allocate at each.
+        // At once what the largest call will need, so that batches move through the same memory from the first to the last.
+        // Where that is refused, some head room: a script that climbs through sizes should not allocate at each.
         let generous = bytes.saturating_mul(2).min(most).max(bytes);
-        for wanted in [generous, bytes] {
-            if !self.buffers.is_refused(wanted) && self.try_room(wanted)? {
+        for wanted in [most.max(bytes), generous, bytes] {
+            if self.buffers.is_refused(wanted) {
+                continue;
+            }
+            if self.try_room(wanted)? {
                 return Ok(true);
             }
         }

@@ -27,8 +27,15 @@ pub use self::config::{
     NCCL_PLUGIN_VARIABLE, NcclConfig, PLUGIN_VARIABLE, RULES_VARIABLE,
 };
 use self::{
-    bootstrap::Bootstrap, communicator::Communicator, device::Device, loader::Nccl, log_file::LogFile, memory::Buffers,
-    registration::Registrar, run::Run, tuner_link::TunerLink,
+    bootstrap::Bootstrap,
+    communicator::Communicator,
+    device::Device,
+    loader::Nccl,
+    log_file::LogFile,
+    memory::Buffers,
+    registration::Registrar,
+    run::{MOST_EVENTS, Run},
+    tuner_link::TunerLink,
 };
 use super::{Engine, EngineError, native::plan::Call};
 
@@ -200,7 +207,7 @@ impl NcclEngine {
         if !ready.make_room(call.span(), self.init.max_bytes as usize)? {
             return Ok(ItemOutcome::Unsupported(ready.buffers.why_no_room(call.span())));
         }
-        ready.device.reserve_events(item.iterations.max(1) as usize + 1)?;
+        ready.device.reserve_events(MOST_EVENTS)?;
         Run::new(ready, item, call).measure()
     }
 }
