@@ -173,11 +173,14 @@ fn pause_playback(state: &mut State) -> Vec<Effect> {
 
 /// Goes to the moment that `target` makes of this one, a step, and the length of the run.
 fn seek(state: &mut State, target: impl Fn(u64, u64, u64) -> u64) -> Vec<Effect> {
-    let Some(Playback { total_ms, .. }) = state.control.playback else { return vec![] };
+    let Some(Playback { total_ms, speed, .. }) = state.control.playback else { return vec![] };
     let step_ms = (total_ms as f64 * SEEK_SHARE) as u64;
     // Shown at once, so that a key that is held down goes on from where it is.
     state.view.elapsed_ms = target(state.view.elapsed_ms, step_ms.max(1), total_ms);
-    vec![Effect::Play(Play::Seek(state.view.elapsed_ms)), Effect::Redraw]
+    // At the highest speed it would be at the end again before anybody sees the place.
+    let pause = speed.factor().is_none().then_some(Effect::Play(Play::Pause));
+    state.control.paused |= pause.is_some();
+    pause.into_iter().chain([Effect::Play(Play::Seek(state.view.elapsed_ms)), Effect::Redraw]).collect()
 }
 
 fn change_speed(state: &mut State, direction: Direction) -> Vec<Effect> {

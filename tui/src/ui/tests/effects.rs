@@ -81,6 +81,9 @@ fn a_replay_is_steered_by_keys() {
     for (script, expected) in table {
         assert_eq!(press(&mut replayed((80, 24)), script), *expected, "{script}");
     }
+    let mut state = replayed((80, 24));
+    state.control.playback.as_mut().unwrap().speed = Speed::MAX;
+    assert_eq!(press(&mut state, "f"), [Tell(Pause), Tell(Seek(45_000))], "or it would be over at once");
     assert_eq!([Speed::new(1e3).unwrap(), Speed::MAX].map(|speed| speed.next(Direction::Forward)), [Speed::MAX; 2]);
     assert_eq!(Speed::new(7.0).unwrap().next(Direction::Back), Speed::new(5.0).unwrap());
 }
