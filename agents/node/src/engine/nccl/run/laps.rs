@@ -1,6 +1,6 @@
 //! Where the time stamps of a batch are.
 //!
-//! A time stamp between two calls keeps the second kernel from following the first at once. Between two H200 over NVLink
+//! A time stamp between two calls keeps the second kernel from following the first at once. Between two H200 over `NVLink`
 //! one after every call added 2 to 3 us to each (`benches/multi-gpu.sh`): 12 % at 4 MiB, and a cost that hides what
 //! choices differ in at small sizes. So a batch is cut into a few laps of equal length, and only their ends have one.
 
