@@ -266,7 +266,7 @@ async fn dropped_connections_are_tried_again_and_refused_ones_are_not() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_login_shell_and_its_noise_will_do() {
     let Some(sshd) = Sshd::start("any_login_shell_and_its_noise_will_do") else { return };
-    for shell in ["bash", "csh", "fish"] {
+    for shell in ["bash", "csh", "tcsh", "fish"] {
         if Command::new(shell).args(["-c", "true"]).output().is_err() {
             eprintln!("SKIPPED part of any_login_shell_and_its_noise_will_do: there is no {shell}");
             continue;
@@ -294,14 +294,20 @@ async fn hosts_that_cannot_run_it_say_why() {
     let script = agent_script(BUILD, "");
     let other = sshd.path("bin");
     fs::create_dir(&other).unwrap();
-    shell::write_executable(&other.join("uname"), "#!/bin/sh\necho Linux aarch65\n");
+    shell::write_executable(&other.join("uname"), "#!/bin/sh\ntest $1 = -s && echo Linux || echo aarch65\n");
     let run = "exec sh -c \"$SSH_ORIGINAL_COMMAND\"";
+    let tmp = sshd.path("tmp");
+    fs::create_dir(&tmp).unwrap();
+    let tmp = format!("TMPDIR={} XDG_RUNTIME_DIR=", tmp.display());
     for (wrapper, kind, words) in [
         (format!("PATH={}:$PATH; {run}", other.display()), LaunchErrorKind::OtherArchitecture, "Linux aarch65"),
         // A file size limit ends the upload as a full disk does.
-        (format!("ulimit -f 0; {run}"), LaunchErrorKind::UploadFailed, "could not be written"),
-        (format!("XDG_CACHE_HOME=/proc/none {run}"), LaunchErrorKind::UploadFailed, "/proc/none"),
-        (format!("XDG_CACHE_HOME= HOME= {run}"), LaunchErrorKind::Probe, "cache folder"),
+        (format!("ulimit -f 0; {tmp} {run}"), LaunchErrorKind::UploadFailed, "/cache/gdrtune/agent: "),
+        (
+            format!("TMPDIR=/proc/none XDG_RUNTIME_DIR= XDG_CACHE_HOME=/proc/none {run}"),
+            LaunchErrorKind::UploadFailed,
+            "/proc/none/gdrtune/agent: mkdir: cannot create directory",
+        ),
         ("echo This account is for git only; exit 1".to_owned(), LaunchErrorKind::Probe, "for git only"),
     ] {
         sshd.wrap(&wrapper);
