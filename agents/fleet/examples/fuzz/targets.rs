@@ -67,7 +67,6 @@ const HOST_WORDS: &[&str] = &[
     "\u{e4}",
     "\0",
     "[1-300]",
-    "node[1-30000],",
 ];
 
 const SITE_WORDS: &[&str] = &[
@@ -110,7 +109,7 @@ fn bytes(texts: &[&str]) -> Vec<Vec<u8>> {
 }
 
 fn host_lists() -> Vec<Vec<u8>> {
-    bytes(&["node[01-16]", "gpu-r[1-2]n[01,03-04],root@gpu7:8", "a,b,c", "n[098-101].rack[1-3]", "n[1-30000],n[1-9]"])
+    bytes(&["node[01-16]", "gpu-r[1-2]n[01,03-04],root@gpu7:8", "a,b,c", "n[098-101].rack[1-3]"])
 }
 
 fn host_files() -> Vec<Vec<u8>> {
