@@ -1,5 +1,4 @@
 //! Builds for other hosts, from `--agent-dir`.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod common;
 

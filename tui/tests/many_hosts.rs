@@ -61,7 +61,6 @@ fn uploads(events: &[Value]) -> usize {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "the figures are what one wants to see")]
 fn sixteen_hosts_behind_a_jump_host_are_tuned() {
     in_sandbox("sixteen_hosts_behind_a_jump_host_are_tuned", || {
         let home = tempfile::tempdir().unwrap();
