@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         counting::reset();
         let at = processor_time();
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| (target.run)(&input)));
-        let (bytes, took) = (counting::peak(), processor_time() - at);
+        let (bytes, took) = (counting::peak(), processor_time().saturating_sub(at));
         most_bytes = most_bytes.max(bytes);
         slowest = slowest.max(took);
         let problem = match outcome {
