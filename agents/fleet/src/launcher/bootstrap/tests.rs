@@ -59,10 +59,6 @@ impl Machine {
         Some(builds.path().join("gdrtune")).filter(|file| file.exists())
     }
 
-    fn fallback(&self) -> String {
-        format!("tmp/gdrtune-{}", rustix::process::getuid().as_raw())
-    }
-
     async fn start(&self, prefix: &str) -> Outcome {
         self.start_with(prefix, Freshness::Reuse).await
     }
@@ -92,6 +88,11 @@ impl Machine {
             Err(BootstrapError::NoAnswer(words)) => Err(format!("no answer: {words:?}")),
         }
     }
+}
+
+/// The place after the home, in the machine's folder.
+fn fallback() -> String {
+    format!("tmp/gdrtune-{}", rustix::process::getuid().as_raw())
 }
 
 /// Mounts a private file system for the rest of the shell, with these options; only root may.
@@ -168,12 +169,12 @@ async fn a_noexec_home_is_not_used() {
     let (said, log) = machine.start(&in_namespace(&mounts)).await.unwrap();
     assert_eq!(said, "agent with it's $HOME \\ !x");
     let home = machine.path("home/.cache/gdrtune/agent").display().to_string();
-    let place = machine.path(&machine.fallback()).display().to_string();
+    let place = machine.path(&fallback()).display().to_string();
     let told = format!("{home} does not take the agent: no program may run there (mounted noexec?): env: ");
     assert!(log.contains(&told) && log.contains(": Permission denied\n"), "{log}");
     assert!(log.ends_with(&format!("uploaded the agent (0.0 MiB) to {place}\n")), "{log}");
     assert_eq!(mode(Path::new(&place)), 0o700);
-    assert!(machine.agent_in(&machine.fallback()).is_some());
+    assert!(machine.agent_in(&fallback()).is_some());
 }
 
 #[tokio::test]
@@ -185,7 +186,7 @@ async fn a_full_home_is_not_used() {
     let home = machine.path("home/.cache/gdrtune/agent").display().to_string();
     let told = format!("{home} does not take the agent: cat: write error: No space left on device\n");
     assert!(log.contains(&told), "{log}");
-    assert!(machine.agent_in(&machine.fallback()).is_some());
+    assert!(machine.agent_in(&fallback()).is_some());
 }
 
 #[tokio::test]
@@ -198,7 +199,7 @@ async fn places_that_are_all_full_are_named_with_the_size() {
         "start the agent on n1: upload failed: no folder there takes the agent of 3.0 MiB: {at}/home/.cache/{full}; \
          {at}/{}/{full}; {at}/run/gdrtune-agent/{full}; free space there, check quota and permissions, or name another folder \
          with --remote-dir",
-        machine.fallback()
+        fallback()
     );
     assert_eq!(machine.start(&in_namespace(&mounts)).await.unwrap_err(), expected);
 }
@@ -216,7 +217,7 @@ async fn a_named_folder_is_the_only_one() {
     );
     assert!(error.starts_with(&begin), "{error}");
     assert!(error.ends_with("; name a folder that is not mounted noexec with --remote-dir"), "{error}");
-    assert!(machine.agent_in(&machine.fallback()).is_none());
+    assert!(machine.agent_in(&fallback()).is_none());
 }
 
 #[tokio::test]
@@ -231,7 +232,7 @@ async fn a_host_without_a_home_has_temporary_folders() {
 #[tokio::test]
 async fn a_folder_of_others_or_a_link_is_not_used() {
     let machine = Machine::new(AGENT);
-    let fallback = machine.path(&machine.fallback());
+    let fallback = machine.path(&fallback());
     let elsewhere = machine.path("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     symlink(&elsewhere, &fallback).unwrap();
