@@ -52,7 +52,8 @@ impl Handshake<'_> {
         self.stage.set("waiting for the agent's first word");
         let mut noise = Vec::new();
         if let Err(stop) = self.preamble(link, &mut noise).await {
-            return Err(self.explain(stop, link, &noise).await);
+            // Blank lines are no words: the bootstrap's own answers begin with one.
+            return Err(self.explain(stop, link, noise.trim_ascii()).await);
         }
         for line in printable_lines(&noise) {
             (self.log)(line);
