@@ -16,7 +16,10 @@ const SOURCES: &[&str] = &["tui", "tuner", "agents", "profiles", "Cargo.toml", "
 fn build_plugin(root: &Path) {
     let variable = |name: &str| std::env::var(name).expect("cargo sets it for build scripts");
     let output = Path::new(&variable("OUT_DIR")).join("libnccl-tuner-gdrtune.so");
+    // Set where another linker than the system's was chosen: for another machine, or an older C library.
+    let linker = std::env::var("RUSTC_LINKER").ok().map(|linker| format!("-Clinker={linker}"));
     let status = Command::new(variable("RUSTC"))
+        .args(linker)
         .args(["--edition", "2024", "--crate-type", "cdylib", "--crate-name", "gdrtune_nccl_tuner"])
         .args(["-C", "opt-level=3", "-C", "panic=unwind", "-C", "strip=symbols"])
         .args(["--target", &variable("TARGET"), "-o"])

@@ -22,6 +22,9 @@ pub(crate) use self::{
 };
 use crate::{headless::Detail, ui::ThemeName};
 
+/// What `--version` says. An executable of `--agent-dir` is known by the build id in it, so the form is fleet's, too.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (build ", env!("GDRTUNE_BUILD_ID"), ")");
+
 /// Exit codes, shown at the end of `--help`.
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -39,7 +42,7 @@ Exit codes:
 
 /// Tunes the collectives of a GPU cluster: measures, searches, proves, and writes a profile.
 #[derive(Debug, Parser)]
-#[command(name = "gdrtune", version, after_help = EXIT_CODES, max_term_width = 100, arg_required_else_help = true)]
+#[command(name = "gdrtune", version = VERSION, after_help = EXIT_CODES, max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]

@@ -3,7 +3,11 @@
 
 mod launcher;
 
-use std::{collections::HashMap, fs, path::Path};
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context as _;
 use gdrtune_fleet::{
@@ -34,6 +38,8 @@ pub(crate) struct Place {
     pub(crate) environment: Vec<(String, String)>,
     /// Folder on the hosts for the executable.
     pub(crate) remote_folder: Option<String>,
+    /// Folder here with builds for other hosts.
+    pub(crate) agent_folder: Option<PathBuf>,
     /// NCCL on the hosts, as the site file says.
     pub(crate) nccl: Option<String>,
     /// Hosts that the command line does not name, in a few words.
@@ -122,6 +128,7 @@ fn resolve_in(
         fanout: fanout.unwrap_or(DEFAULT_FANOUT),
         environment: site.environment,
         remote_folder: args.remote_dir.clone().or(site.remote_folder),
+        agent_folder: agent_folder(args.agent_dir.clone().or(site.agent_folder))?,
         nccl: site.nccl,
         warnings: list.warnings,
         hosts: list.hosts,
@@ -138,9 +145,21 @@ pub(crate) fn this_machine(ranks: u32) -> Place {
         fanout: DEFAULT_FANOUT,
         environment: Vec::new(),
         remote_folder: None,
+        agent_folder: None,
         nccl: None,
         about: None,
         warnings: Vec::new(),
+    }
+}
+
+/// A folder that is not there would only show on the first host that needs it.
+fn agent_folder(path: Option<PathBuf>) -> Result<Option<PathBuf>, Failure> {
+    match path {
+        Some(path) if !path.is_dir() => {
+            let text = format!("--agent-dir: {} is no folder", path.display());
+            Err(Failure::usage_text(text).with_hint("name the folder that dist.sh has made, or one with its files"))
+        }
+        path => Ok(path),
     }
 }
 

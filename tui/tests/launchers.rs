@@ -34,10 +34,12 @@ fn an_allocation_is_tuned_without_ssh() {
         assert!(run.status.success(), "{}", stderr(&run));
         assert!(stderr(&run).contains("gdrtune: 4 hosts of Slurm job 1: vh[1-4]\n"), "{}", stderr(&run));
         assert_profile(&home.path().join("out/profile.toml"), 4, 8);
-        // All hosts have one home here, so all have uploaded to one place.
+        // All hosts have one home here, so one of them stores the executable for all.
         let kept = fs::read_dir(home.path().join(".cache/gdrtune/agent")).unwrap().flatten();
         let kept: Vec<_> = kept.flat_map(|build| fs::read_dir(build.path()).unwrap().flatten()).collect();
         assert_eq!(kept.len(), 1, "{kept:?}");
+        let stored = fs::read_dir(home.path().join("state/runs")).unwrap().next().unwrap().unwrap();
+        assert_eq!(fs::read_to_string(stored.path()).unwrap().matches("uploaded the agent (").count(), 1);
         slurm.hosts.assert_clean(&HOSTS);
 
         let bench = ["gdrtune", "bench", "--sizes", "1K", "--repeats", "1"];

@@ -41,12 +41,14 @@ pub enum LaunchErrorKind {
     OtherArchitecture,
     /// Our executable did not arrive whole.
     UploadFailed,
-    /// The executable is there, but may not be run (exit code 126).
+    /// The executable is there, but may not be run (exit code 126): a folder that is mounted noexec.
     NotExecutable,
     /// The executable is not there (exit code 127).
     NotFound,
     /// The host's C library is older than the executable needs.
     OldLibc,
+    /// The host has another C library than glibc, or its loader is elsewhere.
+    OtherLibc,
     /// Something else than our agent answered.
     NoPreamble,
     /// The agent ended before it was ready.
@@ -89,6 +91,7 @@ impl LaunchErrorKind {
             Self::NotExecutable => "not executable",
             Self::NotFound => "agent not found",
             Self::OldLibc => "C library too old",
+            Self::OtherLibc => "other C library",
             Self::NoPreamble => "no agent answered",
             Self::EndedEarly => "agent ended early",
             Self::BuildMismatch => "other build",

@@ -10,6 +10,7 @@
 //! ssh_config = "ssh_config"              # beside this file
 //! fanout = 16
 //! remote_dir = "/scratch/gdrtune"        # where the hosts keep the agent
+//! agent_dir = "builds"                   # beside this file: gdrtune-aarch64, for hosts of another kind
 //! nccl = "/opt/nccl/lib/libnccl.so.2"
 //!
 //! [environment]                          # what agents, and so all workers, find set
@@ -116,6 +117,8 @@ pub struct Site {
     pub fanout: Option<usize>,
     /// Folder on the hosts for our executable, an absolute path.
     pub remote_folder: Option<String>,
+    /// Folder on this machine with builds of our executable for hosts of another kind.
+    pub agent_folder: Option<PathBuf>,
     /// NCCL's library on the hosts.
     pub nccl: Option<String>,
     /// Variables that agents find.
@@ -134,6 +137,7 @@ struct File {
     ssh_config: Option<PathBuf>,
     fanout: Option<Spanned<i64>>,
     remote_dir: Option<Spanned<String>>,
+    agent_dir: Option<PathBuf>,
     nccl: Option<String>,
     #[serde(default)]
     environment: BTreeMap<Spanned<String>, Spanned<String>>,
@@ -186,6 +190,7 @@ impl Site {
             Some(problem) => Err(source.wrong(&text, format!("remote_dir: {problem}"))),
             None => Ok(text.into_inner()),
         };
+        let beside = |path: PathBuf| Path::new(file).parent().unwrap_or(Path::new("")).join(path);
         Ok(Self {
             name: fields.name.map(|name| cluster_name(source, name)).transpose()?.unwrap_or_else(|| source.stem()),
             hosts: hosts(source, fields.hosts.as_ref())?,
@@ -193,9 +198,10 @@ impl Site {
             ranks_per_node: number(source, fields.ranks_per_node, MAX_RANKS)?.map(|ranks| ranks as u32),
             launcher: fields.launcher,
             launcher_command: fields.launcher_cmd.as_ref().map(command).transpose()?,
-            ssh_config: fields.ssh_config.map(|path| Path::new(file).parent().unwrap_or(Path::new("")).join(path)),
+            ssh_config: fields.ssh_config.map(beside),
             fanout: number(source, fields.fanout, MAX_FANOUT)?.map(|fanout| fanout as usize),
             remote_folder: fields.remote_dir.map(folder).transpose()?,
+            agent_folder: fields.agent_dir.map(beside),
             nccl: fields.nccl,
             environment: fields.environment.into_iter().map(|pair| variable(source, pair)).collect::<Result<_, _>>()?,
         })
@@ -290,6 +296,7 @@ mod tests {
             ssh_config = "ssh/config"
             fanout = 16
             remote_dir = "/scratch/g d"
+            agent_dir = "builds"
             nccl = "/opt/nccl/libnccl.so.2"
             [environment]
             NCCL_SOCKET_IFNAME = "=bond0"
@@ -307,6 +314,7 @@ mod tests {
             ssh_config: Some("/etc/ssh/config".into()),
             fanout: Some(16),
             remote_folder: Some("/scratch/g d".to_owned()),
+            agent_folder: Some("/etc/builds".into()),
             nccl: Some("/opt/nccl/libnccl.so.2".to_owned()),
             environment: [("A", ""), ("NCCL_SOCKET_IFNAME", "=bond0")].map(|(n, v)| (n.into(), v.into())).to_vec(),
         };
@@ -321,7 +329,7 @@ mod tests {
             (
                 "host = 'a'",
                 "c.toml:1:1: unknown field `host`: use one of name, hosts, exclude, ranks_per_node, launcher, launcher_cmd, \
-                 ssh_config, fanout, remote_dir, nccl, environment; did you mean `hosts`?",
+                 ssh_config, fanout, remote_dir, agent_dir, nccl, environment; did you mean `hosts`?",
             ),
             (
                 "launcher = 'shh'",

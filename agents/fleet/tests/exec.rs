@@ -79,6 +79,15 @@ async fn commands_that_lead_to_no_agent_say_why() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_ends_at_once_is_not_taken_for_login_noise() {
+    let folder = tempfile::tempdir().unwrap();
+    let (fleet, _events) = connect(folder.path(), "echo boom >&2; exit 93", "env {agent}", &["n1"]).await;
+    let [(0, error)] = fleet.failures() else { panic!("{:?}", fleet.failures()) };
+    assert_eq!(error.kind, LaunchErrorKind::EndedEarly, "{error}");
+    assert!(error.detail.ends_with(" / boom"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_is_asked_to_end_before_it_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let told = folder.path().join("told");

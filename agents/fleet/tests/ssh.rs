@@ -11,6 +11,7 @@ mod sshd;
 use std::{
     fs,
     io::{BufRead, BufReader},
+    net::{Ipv4Addr, SocketAddrV4},
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -28,6 +29,7 @@ use gdrtune_fleet::{
     launcher::{Launcher as _, SshLauncher, SshOptions},
 };
 use messages::BUILD;
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
 use shell::{agent_script, events_until, eventually, executable, processes};
 use sshd::Sshd;
 use tokio::net::{TcpListener, TcpStream};
@@ -151,6 +153,23 @@ async fn another_build_is_uploaded_again_then_said() {
     eventually("the end of the connections", || sshd.connections().is_empty());
 }
 
+/// What is said of a host that shows another key than the known one.
+fn key_changed(sshd: &Sshd) -> String {
+    let output = Command::new("ssh-keygen").arg("-lf").arg(sshd.path("host_key.pub")).output().unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
+    let fingerprint = output.split(' ').nth(1).unwrap();
+    let (known, config, port) = (sshd.path("known_hosts"), sshd.path("ssh_config"), sshd.port);
+    format!(
+        "start the agent on far: host key changed: WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! / The fingerprint for the \
+         ED25519 key sent by the remote host is / {fingerprint}. / Add correct host key in {0} to get rid of this message. / \
+         Offending ED25519 key in {0}:1 / remove with: / ssh-keygen -f \"{0}\" -R \"[127.0.0.1]:{port}\" / Host key for \
+         [127.0.0.1]:{port} has changed and you have requested strict checking. / Host key verification failed.; if the host was \
+         really reinstalled, remove its old key with `ssh-keygen -R` as ssh says above, then check `ssh -F {1} far`",
+        known.display(),
+        config.display()
+    )
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn host_keys_are_strict() {
     let Some(sshd) = Sshd::start("host_keys_are_strict") else { return };
@@ -175,7 +194,7 @@ async fn host_keys_are_strict() {
         let (fleet, _events) = connect(&sshd.path("agent.sh"), options, "far").await;
         let error = failure(&fleet);
         assert_eq!(error.kind, LaunchErrorKind::HostKeyChanged, "{error}");
-        assert!(error.detail.contains("known_hosts"), "names the file: {error}");
+        assert_eq!(error.to_string(), key_changed(&sshd));
     }
 }
 
@@ -187,7 +206,14 @@ async fn refusals_are_told_apart() {
     let (fleet, _events) = connect_far(&sshd, &script).await;
     let error = failure(&fleet);
     assert_eq!(error.kind, LaunchErrorKind::AuthRefused, "{error}");
-    assert!(error.hint.contains("no password prompts"), "{error}");
+    let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
+    let expected = format!(
+        "start the agent on far: auth refused: {}@127.0.0.1: Permission denied (publickey).; there are no password prompts: load \
+         a key into ssh-agent, then check `ssh -o BatchMode=yes` with `ssh -F {} far`",
+        user.trim(),
+        sshd.path("ssh_config").display()
+    );
+    assert_eq!(error.to_string(), expected);
     // The jump host refuses too, and it is its own words that are shown.
     let (fleet, _events) = connect(&sshd.path("agent.sh"), sshd.options(), "behind").await;
     assert_eq!(failure(&fleet).kind, LaunchErrorKind::AuthRefused, "{}", failure(&fleet));
@@ -208,6 +234,38 @@ async fn refusals_are_told_apart() {
     assert_eq!(failure(&fleet).kind, LaunchErrorKind::Refused, "{}", failure(&fleet));
     let (fleet, _events) = connect(&sshd.path("absent"), sshd.options(), "far").await;
     assert_eq!(failure(&fleet).kind, LaunchErrorKind::Local, "{}", failure(&fleet));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silent_hosts_are_given_up() {
+    let Some(sshd) = Sshd::start("silent_hosts_are_given_up") else { return };
+    let script = executable(sshd.folder.path(), &agent_script(BUILD, ""));
+    // Its queue is full with one connection, and what comes then gets no answer, as from a machine that is off.
+    let dead = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&dead, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    listen(&dead, 0).unwrap();
+    let dead_port = SocketAddrV4::try_from(getsockname(&dead).unwrap()).unwrap().port();
+    let _first = TcpStream::connect(("127.0.0.1", dead_port)).await.unwrap();
+    // Accepts, and says nothing: a machine that hangs.
+    let hung = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let hung_port = hung.local_addr().unwrap().port();
+    for (port, said) in [
+        (dead_port, format!("ssh: connect to host 127.0.0.1 port {dead_port}: Connection timed out")),
+        (hung_port, "Connection timed out during banner exchange".to_owned()),
+    ] {
+        let options = SshOptions { connect_timeout: Duration::from_secs(1), ..sshd.options() };
+        let config = FleetConfig::new(BUILD, &script, LauncherKind::Ssh(options));
+        let (sender, _events) = channel();
+        let host = Host { port: Some(port), ..Host::named("portless") };
+        let fleet = Fleet::connect(config, vec![host], sender).await.unwrap();
+        let by_hand = format!("ssh -F {} -p {port} portless", sshd.path("ssh_config").display());
+        assert_eq!(
+            failure(&fleet).to_string(),
+            format!(
+                "start the agent on portless: unreachable: {said}; check that the host is up, and that `{by_hand}` reaches it"
+            )
+        );
+    }
 }
 
 /// Stands before an sshd and closes the first connections at once, as sshd does above `MaxStartups`. Gives its port and the
@@ -266,7 +324,7 @@ async fn dropped_connections_are_tried_again_and_refused_ones_are_not() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_login_shell_and_its_noise_will_do() {
     let Some(sshd) = Sshd::start("any_login_shell_and_its_noise_will_do") else { return };
-    for shell in ["bash", "csh", "fish"] {
+    for shell in ["bash", "csh", "tcsh", "fish"] {
         if Command::new(shell).args(["-c", "true"]).output().is_err() {
             eprintln!("SKIPPED part of any_login_shell_and_its_noise_will_do: there is no {shell}");
             continue;
@@ -294,14 +352,20 @@ async fn hosts_that_cannot_run_it_say_why() {
     let script = agent_script(BUILD, "");
     let other = sshd.path("bin");
     fs::create_dir(&other).unwrap();
-    shell::write_executable(&other.join("uname"), "#!/bin/sh\necho Linux aarch65\n");
+    shell::write_executable(&other.join("uname"), "#!/bin/sh\ntest $1 = -s && echo Linux || echo aarch65\n");
     let run = "exec sh -c \"$SSH_ORIGINAL_COMMAND\"";
+    let tmp = sshd.path("tmp");
+    fs::create_dir(&tmp).unwrap();
+    let tmp = format!("TMPDIR={} XDG_RUNTIME_DIR=", tmp.display());
     for (wrapper, kind, words) in [
         (format!("PATH={}:$PATH; {run}", other.display()), LaunchErrorKind::OtherArchitecture, "Linux aarch65"),
         // A file size limit ends the upload as a full disk does.
-        (format!("ulimit -f 0; {run}"), LaunchErrorKind::UploadFailed, "could not be written"),
-        (format!("XDG_CACHE_HOME=/proc/none {run}"), LaunchErrorKind::UploadFailed, "/proc/none"),
-        (format!("XDG_CACHE_HOME= HOME= {run}"), LaunchErrorKind::Probe, "cache folder"),
+        (format!("ulimit -f 0; {tmp} {run}"), LaunchErrorKind::UploadFailed, "/cache/gdrtune/agent: "),
+        (
+            format!("TMPDIR=/proc/none XDG_RUNTIME_DIR= XDG_CACHE_HOME=/proc/none {run}"),
+            LaunchErrorKind::UploadFailed,
+            "/proc/none/gdrtune/agent: mkdir: cannot create directory",
+        ),
         ("echo This account is for git only; exit 1".to_owned(), LaunchErrorKind::Probe, "for git only"),
     ] {
         sshd.wrap(&wrapper);

@@ -23,7 +23,7 @@ pub(crate) struct HostArgs {
     /// Site file: what is always the same about a cluster
     ///
     /// TOML, every line optional: name, hosts, exclude, `ranks_per_node`, launcher, `launcher_cmd`, `ssh_config`, fanout,
-    /// `remote_dir`, nccl, and a table [environment] of variables that all workers find set. Options of the command line come
+    /// `remote_dir`, `agent_dir`, nccl, and a table [environment] of variables that all workers find set. Options of the command line come
     /// first.
     #[arg(long, value_name = "FILE")]
     pub(crate) site: Option<PathBuf>,
@@ -49,7 +49,11 @@ pub(crate) struct HostArgs {
     /// Hosts that are connected at the same time (default: 32, and 8 through the same jump host)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
     pub(crate) fanout: Option<u16>,
-    /// Folder on the hosts where the executable is kept (default: the user's ~/.cache)
+    /// Folder on the hosts where the executable is kept (default: the user's ~/.cache, or where that is full or noexec, a private one in $TMPDIR or /tmp)
     #[arg(long, value_name = "DIR", value_parser = parse_remote_folder)]
     pub(crate) remote_dir: Option<String>,
+    /// Folder on this machine with builds of the same sources for hosts of another kind, or with an older C library: files
+    /// named gdrtune-x86_64 and gdrtune-aarch64
+    #[arg(long, value_name = "DIR")]
+    pub(crate) agent_dir: Option<PathBuf>,
 }

@@ -163,6 +163,7 @@ fn config(args: &InstallArgs, place: &Place) -> Result<FleetConfig, Failure> {
         fanout: place.fanout,
         agent_env: environment,
         remote_folder: place.remote_folder.clone(),
+        agent_folder: place.agent_folder.clone(),
         ..FleetConfig::new(BUILD_ID.to_owned(), std::env::current_exe()?, place.launcher.clone())
     })
 }

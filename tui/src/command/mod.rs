@@ -144,6 +144,7 @@ fn cluster_at(place: Place) -> Result<ClusterRequest, Failure> {
         fanout: place.fanout,
         environment: place.environment,
         remote_folder: place.remote_folder,
+        agent_folder: place.agent_folder,
         engine: Engine::Native,
         nccl_library: None,
         emulate_nodes: false,

@@ -66,7 +66,13 @@ pub(crate) fn demo(args: &DemoArgs, again: Option<Again>) -> Result<Exit, Failur
     let config = RunConfig {
         min_lease_ms: DEMO_LEASE_MS,
         seed: args.seed,
-        ..base_config(Target::Cluster(cluster), points, super::presets::space(SpaceFile::DEMO)?, out, invocation)
+        ..base_config(
+            Target::Cluster(Box::new(cluster)),
+            points,
+            super::presets::space(SpaceFile::DEMO)?,
+            out,
+            invocation,
+        )
     };
     execute(config, &args.show, false, again)
 }
@@ -148,7 +154,7 @@ fn cluster_task(args: &TuneArgs, workload: Option<&Workload>, usual_s: f64) -> R
         }
     };
     Ok(Task {
-        target: Target::Cluster(cluster),
+        target: Target::Cluster(Box::new(cluster)),
         shapes,
         points,
         budget_s: Some(args.budget.unwrap_or(usual_s)),

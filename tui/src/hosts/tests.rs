@@ -123,6 +123,11 @@ fn the_rest_of_a_site_file_reaches_the_fleet() {
     assert_eq!(options.ssh_config.as_deref(), Some(Path::new("/d")));
     assert_eq!((place.fanout, options.jump_window, place.remote_folder.as_deref()), (9, 9, Some("/e")));
 
+    let place = resolve_with(&["-w", "a", "--agent-dir", "/dev"], &[], Surroundings::Job).unwrap();
+    assert_eq!(place.agent_folder.as_deref(), Some(Path::new("/dev")));
+    let failure = resolve_with(&["-w", "a", "--agent-dir", "/nowhere"], &[], Surroundings::Job).unwrap_err();
+    assert_eq!(failure.error.to_string(), "--agent-dir: /nowhere is no folder");
+
     let place = resolve_with(&["-w", "a"], &[], Surroundings::Job).unwrap();
     let LauncherKind::Ssh(options) = &place.launcher else { panic!("{:?}", place.launcher) };
     assert_eq!((place.fanout, options.jump_window), (32, 8));

@@ -54,11 +54,15 @@ pub(crate) struct VirtualHosts {
 impl VirtualHosts {
     /// Makes `count` hosts with two rails: railA 4 Gbit/s, railB 500 Mbit/s. `rates` overrides both.
     pub(crate) fn up(count: u32, rates: Option<(&str, &str)>) -> Self {
+        let (a, b) = rates.unwrap_or(("4gbit", "500mbit"));
+        Self::up_with(count, &[("VH_RATE_A", a), ("VH_RATE_B", b)])
+    }
+
+    /// Makes hosts by these settings of vhosts.sh.
+    pub(crate) fn up_with(count: u32, settings: &[(&str, &str)]) -> Self {
         let hosts = Self::running();
         let mut command = hosts.command(&["up", &count.to_string()]);
-        if let Some((a, b)) = rates {
-            command.env("VH_RATE_A", a).env("VH_RATE_B", b);
-        }
+        command.envs(settings.iter().copied());
         let output = command.output().expect("vhosts.sh starts");
         assert!(output.status.success(), "vhosts.sh up: {}", String::from_utf8_lossy(&output.stderr));
         hosts

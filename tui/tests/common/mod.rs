@@ -19,7 +19,12 @@ pub(crate) const GDRTUNE: &str = env!("CARGO_BIN_EXE_gdrtune");
 
 /// A run of gdrtune with its own HOME and state, and nothing of this process's settings.
 pub(crate) fn gdrtune(home: &Path) -> Command {
-    let mut command = Command::new(GDRTUNE);
+    gdrtune_as(Path::new(GDRTUNE), home)
+}
+
+/// The same with another copy of the executable.
+pub(crate) fn gdrtune_as(program: &Path, home: &Path) -> Command {
+    let mut command = Command::new(program);
     command
         .env_clear()
         .env("HOME", home)
@@ -29,6 +34,15 @@ pub(crate) fn gdrtune(home: &Path) -> Command {
         .env("GDRTUNE_LOCK_DIR", home.join("lock"))
         .current_dir(home);
     command
+}
+
+/// A copy without debug information, of about the size that users have: tests that upload it to many hosts would copy
+/// gigabytes.
+pub(crate) fn stripped_copy(folder: &Path) -> PathBuf {
+    let copy = folder.join("gdrtune");
+    let status = Command::new("strip").arg("-o").arg(&copy).arg(GDRTUNE).status().expect("strip starts");
+    assert!(status.success(), "strip: {status}");
+    copy
 }
 
 /// Runs to the end and returns what came out.

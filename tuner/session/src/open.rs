@@ -43,6 +43,8 @@ pub struct ClusterRequest {
     pub environment: Vec<(String, String)>,
     /// Folder on the hosts below which the executable is kept; without one, the user's cache folder.
     pub remote_folder: Option<String>,
+    /// Folder here with builds of the same sources for hosts of another kind; `gdrtune-aarch64`.
+    pub agent_folder: Option<PathBuf>,
     /// What measures.
     pub engine: Engine,
     /// Path of NCCL on the hosts; without it, workers search as a job's loader would.
@@ -106,6 +108,7 @@ pub fn with_cluster<T>(
         fanout: request.fanout,
         agent_env: agent_environment(&request.environment, request.nccl_library.as_deref()),
         remote_folder: request.remote_folder.clone(),
+        agent_folder: request.agent_folder.clone(),
         ..FleetConfig::new(request.build_id.clone(), request.executable.clone(), request.launcher.clone())
     };
     let Watcher { recorder, interrupted, tell, notes } = watcher;

@@ -52,7 +52,8 @@ impl Handshake<'_> {
         self.stage.set("waiting for the agent's first word");
         let mut noise = Vec::new();
         if let Err(stop) = self.preamble(link, &mut noise).await {
-            return Err(self.explain(stop, link, &noise).await);
+            // Blank lines are no words: the bootstrap's own answers begin with one.
+            return Err(self.explain(stop, link, noise.trim_ascii()).await);
         }
         for line in printable_lines(&noise) {
             (self.log)(line);
@@ -181,16 +182,8 @@ impl Handshake<'_> {
             (true, false) => format!("; it printed {}", shown(noise)),
             (true, true) => " without a word".to_owned(),
         };
-        let old_libc = ["GLIBC_", "GLIBCXX_"].iter().any(|version| last_words.contains(version));
         let (kind, hint) = match ended {
-            _ if old_libc && last_words.contains("not found") => {
-                (LaunchErrorKind::OldLibc, "build gdrtune on the oldest system of the cluster, or leave this host out")
-            }
-            Ended::Code(126) => {
-                let hint = "the folder may be mounted noexec: set XDG_CACHE_HOME on that host to one that is not";
-                (LaunchErrorKind::NotExecutable, hint)
-            }
-            Ended::Code(127) => (LaunchErrorKind::NotFound, "the uploaded file or its loader is gone: try again"),
+            Ended::Code(127) => (LaunchErrorKind::NotFound, "the uploaded file is gone: try again"),
             _ if !noise.is_empty() => (LaunchErrorKind::NoPreamble, QUIET_LOGIN),
             _ => (LaunchErrorKind::EndedEarly, "check the agent's log lines above"),
         };

@@ -66,6 +66,8 @@ pub struct FleetConfig {
     pub build_id: String,
     /// Our own executable; run as `EXECUTABLE agent`.
     pub executable: PathBuf,
+    /// Folder on this machine with builds of the same sources for other machines, or for older systems than ours.
+    pub agent_folder: Option<PathBuf>,
     /// How agents are started.
     pub launcher: LauncherKind,
     /// Agents that are being started at one time; at least one.
@@ -84,6 +86,7 @@ impl FleetConfig {
         Self {
             build_id: build_id.into(),
             executable: executable.into(),
+            agent_folder: None,
             launcher,
             fanout: DEFAULT_FANOUT,
             connect_deadline: DEFAULT_CONNECT_DEADLINE,
@@ -188,7 +191,9 @@ impl Fleet {
         let launching = Arc::new(Launching {
             launcher,
             spec: AgentSpec {
+                build_id: config.build_id.clone(),
                 executable: config.executable,
+                agent_folder: config.agent_folder,
                 env: config.agent_env,
                 remote_folder: config.remote_folder,
             },

@@ -41,11 +41,13 @@ struct Reader<'a> {
     line: usize,
     list: HostList,
     seen: HashMap<String, Place>,
+    /// Names so far, those that came again included: a short text may say a long range many times.
+    named: usize,
 }
 
 impl<'a> Reader<'a> {
     fn new(source: &'a str) -> Self {
-        Self { source, line: 1, list: HostList::default(), seen: HashMap::new() }
+        Self { source, line: 1, list: HostList::default(), seen: HashMap::new(), named: 0 }
     }
 
     fn place(&self, offset: usize) -> Place {
@@ -103,8 +105,9 @@ impl<'a> Reader<'a> {
             return Err(self.error(base, Fault::new(0, "user given twice, as NAME@ and user=", "one of the two")));
         }
         let user = user.or_else(|| keys.user.clone());
-        let room = MAX_HOSTS - self.list.hosts.len();
+        let room = MAX_HOSTS - self.named;
         for name in expand(pattern, room).map_err(|fault| self.error(name_base, fault))? {
+            self.named += 1;
             let slots = own_slots.or(keys.slots);
             self.add(Host { name, user: user.clone(), port: keys.port, slots }, name_base);
         }
@@ -280,6 +283,9 @@ mod tests {
     fn the_cap_counts_the_whole_list() {
         let list = parse_list("-w", "a[1-40000],b[1-25536]").unwrap();
         assert_eq!(list.hosts.len(), MAX_HOSTS);
+        // Said again, they would be as much work, and a warning each.
+        let error = parse_list("-w", "n[1-40000],n[1-40000]").unwrap_err();
+        assert_eq!(error.problem, "more than 65536 hosts");
         let error = parse_list("-w", "a[1-40000],b[1-25537]").unwrap_err();
         assert_eq!(error.place.column, 12);
     }

@@ -52,13 +52,13 @@ impl LauncherCommand {
 #[derive(Debug)]
 pub struct ExecLauncher {
     command: LauncherCommand,
-    payload: PayloadCell,
+    payloads: PayloadCell,
 }
 
 impl ExecLauncher {
     /// A launcher by this command.
     pub fn new(command: LauncherCommand) -> Self {
-        Self { command, payload: PayloadCell::default() }
+        Self { command, payloads: PayloadCell::default() }
     }
 
     async fn launch(
@@ -69,9 +69,9 @@ impl ExecLauncher {
         stage: &Stage,
     ) -> Result<Launched, LaunchError> {
         stage.set("reading the executable");
-        let payload = self.payload.get(host, spec).await?;
+        let payloads = self.payloads.get(host, spec).await?;
         stage.set("running the launcher command");
-        let bootstrap = Bootstrap::new(host, spec, &payload, freshness, stage);
+        let bootstrap = Bootstrap::new(host, spec, &payloads, freshness, stage);
         let words = expand(&self.command, host, &bootstrap.words(), &bootstrap.line());
         let program = self.command.program();
         let failure = |kind, detail: String, hint: &str| LaunchError::new(&host.name, kind, detail, hint);

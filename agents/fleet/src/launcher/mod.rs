@@ -6,7 +6,6 @@ mod child;
 mod exec;
 mod local;
 mod payload;
-mod prune;
 mod quote;
 mod slurm;
 mod ssh;
@@ -35,8 +34,12 @@ use crate::{error::LaunchError, hosts::Host};
 /// What an agent is started from.
 #[derive(Debug, Clone)]
 pub struct AgentSpec {
+    /// Hash of the sources that we were built from; every executable that is brought onto hosts must have the same.
+    pub build_id: String,
     /// Our executable on this machine; run with the argument `agent`.
     pub executable: PathBuf,
+    /// Folder on this machine with builds for other machines, or for older systems than ours: `gdrtune-aarch64`.
+    pub agent_folder: Option<PathBuf>,
     /// Variables over the environment that the agent finds. Visible in process lists: no secrets.
     pub env: Vec<(String, String)>,
     /// Folder on the hosts below which the executable is kept, an absolute path; without one, the user's cache folder.

@@ -14,7 +14,8 @@ use gdrtune_wire::{FromAgent, codec};
 
 use crate::messages::{hello, inventory};
 
-/// A shell script that introduces itself as an agent of a build, does `extra`, and ends with its input.
+/// A shell script that does `extra`, introduces itself as an agent of a build, and ends with its input. Without the argument
+/// `agent`, it only starts.
 pub(crate) fn agent_script(build_id: &str, extra: &str) -> String {
     let mut bytes = codec::PREAMBLE.to_vec();
     bytes.extend(codec::encode(&FromAgent::Hello(hello(build_id))).unwrap());
@@ -23,7 +24,7 @@ pub(crate) fn agent_script(build_id: &str, extra: &str) -> String {
     for byte in bytes {
         write!(octal, "\\{byte:03o}").unwrap();
     }
-    format!("#!/bin/sh\n{extra}\nprintf '{octal}'\nexec cat > /dev/null\n")
+    format!("#!/bin/sh\ntest \"$1\" = agent || exit 0\n{extra}\nprintf '{octal}'\nexec cat > /dev/null\n")
 }
 
 /// Writes an executable file without holding it open here: a fork of another thread would keep it busy.

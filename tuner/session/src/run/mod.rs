@@ -89,7 +89,7 @@ pub struct RunConfig {
 #[derive(Debug, Clone)]
 pub enum Target {
     /// On hosts, by agents. Its hosts and ranks have room for every shape.
-    Cluster(ClusterRequest),
+    Cluster(Box<ClusterRequest>),
     /// On a bench that needs no agents.
     Offline(OfflineRequest),
 }

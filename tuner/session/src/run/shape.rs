@@ -196,6 +196,7 @@ mod tests {
             fanout: 1,
             environment: Vec::new(),
             remote_folder: None,
+            agent_folder: None,
             engine: Engine::Nccl,
             nccl_library: None,
             emulate_nodes,

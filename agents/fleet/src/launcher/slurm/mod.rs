@@ -50,7 +50,7 @@ const MISLEADING: [&str; 7] = [
 /// Starts agents as steps of the job that this process is in; uploads the executable where it is missing.
 #[derive(Debug, Default)]
 pub struct SlurmLauncher {
-    payload: PayloadCell,
+    payloads: PayloadCell,
 }
 
 impl SlurmLauncher {
@@ -67,9 +67,9 @@ impl SlurmLauncher {
         stage: &Stage,
     ) -> Result<Launched, LaunchError> {
         stage.set("reading the executable");
-        let payload = self.payload.get(host, spec).await?;
+        let payloads = self.payloads.get(host, spec).await?;
         stage.set("starting a job step with srun");
-        let bootstrap = Bootstrap::new(host, spec, &payload, freshness, stage);
+        let bootstrap = Bootstrap::new(host, spec, &payloads, freshness, stage);
         let mut command = Command::new("srun");
         command.args(arguments(host, bootstrap.words()));
         for name in MISLEADING {

@@ -42,9 +42,17 @@ pub(super) fn connection(options: &SshOptions, host: &Host, log: &str) -> Launch
     LaunchError::new(&host.name, kind, detail(log), hint(kind, options, host))
 }
 
+/// Words of ssh's about a changed key that tell nothing of it; what it says after them would be cut off.
+const WARNINGS: [&str; 4] = [
+    "IT IS POSSIBLE THAT SOMEONE IS DOING SOMETHING NASTY!",
+    "Someone could be eavesdropping on you right now (man-in-the-middle attack)!",
+    "It is also possible that a host key has just been changed.",
+    "Please contact your system administrator.",
+];
+
 /// The log in one line, without the frames that ssh draws around warnings.
 fn detail(log: &str) -> String {
-    let framed = |line: &&str| !line.is_empty() && !line.starts_with("@@@");
+    let framed = |line: &&str| !line.is_empty() && !line.starts_with("@@@") && !WARNINGS.contains(line);
     let lines: Vec<&str> =
         log.lines().map(str::trim).filter(framed).map(|line| line.trim_matches(['@', ' '])).collect();
     let text: String = lines.join(" / ").chars().filter(|character| !character.is_control()).collect();

@@ -73,7 +73,7 @@ impl Default for SshOptions {
 pub struct SshLauncher {
     options: SshOptions,
     control: Arc<ControlDirectory>,
-    payload: PayloadCell,
+    payloads: PayloadCell,
     jumps: Jumps,
 }
 
@@ -85,7 +85,7 @@ impl SshLauncher {
     pub fn new(options: SshOptions) -> Result<Self, FleetError> {
         let control = Arc::new(ControlDirectory::create()?);
         let jumps = Jumps::new(options.jump_window);
-        Ok(Self { options, control, payload: PayloadCell::default(), jumps })
+        Ok(Self { options, control, payloads: PayloadCell::default(), jumps })
     }
 
     async fn launch(
@@ -96,10 +96,10 @@ impl SshLauncher {
         stage: &Stage,
     ) -> Result<Launched, LaunchError> {
         stage.set("reading the executable");
-        let payload = self.payload.get(host, spec).await?;
+        let payloads = self.payloads.get(host, spec).await?;
         stage.set("connecting with ssh");
         let master = Master::connect(&self.options, &self.control, host).await?;
-        let bootstrap = Bootstrap::new(host, spec, &payload, freshness, stage);
+        let bootstrap = Bootstrap::new(host, spec, &payloads, freshness, stage);
         let shell = channel::open(host, master, &format!("exec {}", bootstrap.line())).await?;
         bootstrap.run(shell).await.map_err(|error| match error {
             BootstrapError::Launch(error) => error,

@@ -38,7 +38,8 @@ pub(super) fn make_unique_id(nccl: &Nccl) -> Result<Vec<u8>, EngineError> {
     // SAFETY: the function fills the structure.
     let result = unsafe { (nccl.api.get_unique_id)(&raw mut id) };
     check(nccl, std::ptr::null_mut(), result, || "make a unique id".to_owned())?;
-    Ok(id.0.iter().map(|byte| byte.cast_unsigned()).collect())
+    // A C character has a sign on some machines and none on others.
+    Ok(id.0.iter().flat_map(|byte| byte.to_ne_bytes()).collect())
 }
 
 /// Turns a result of NCCL into ours, with its last error's text.
@@ -72,7 +73,7 @@ impl Communicator {
             let why = format!("its unique id has {} bytes, not {UNIQUE_ID_BYTES}", id.len());
             return Err(EngineError::Peer { rank: 0, why });
         };
-        let id = UniqueId(bytes.map(|byte| byte.cast_signed() as c_char));
+        let id = UniqueId(bytes.map(|byte| c_char::from_ne_bytes([byte])));
         let mut comm: Comm = std::ptr::null_mut();
         // SAFETY: the pointer is valid for the call; the id is passed by value as the header says.
         let result = unsafe { (nccl.api.comm_init_rank)(&raw mut comm, world as c_int, id, rank as c_int) };
