@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use gdrtune_profiles::{profile::Speedup, vocab::Point};
 use gdrtune_session::event::{
-    Arm, Decision, Event, Failure, Level, NodeState, Phase, Record, Trial, TrialResult, goal_words,
+    Arm, Decision, Event, Failure, Level, NodeState, Phase, Record, Trial, TrialResult, goal_words, without,
 };
 
 /// Shortest time between two progress lines, in milliseconds.
@@ -63,6 +63,13 @@ impl<W: Write + Send> PlainLines<W> {
         writeln!(self.out, "{:>7.1}s  {text}", t_ms as f64 / 1e3)
     }
 
+    /// On other nodes the time begins anew.
+    fn extend_budget(&mut self, t_ms: u64) {
+        if self.trials > 0 {
+            self.budget_s = self.budget_s.map(|budget| budget + t_ms as f64 / 1e3);
+        }
+    }
+
     fn say_score(&mut self, t_ms: u64) -> io::Result<()> {
         self.score.take().map_or(Ok(()), |score| self.line(t_ms, &score))
     }
@@ -110,6 +117,7 @@ impl<W: Write + Send> Progress for PlainLines<W> {
         match &record.event {
             Event::RunStarted { engine, budget_s, .. } => self.budget_s = budget_s.filter(|_| engine.is_real()),
             Event::Phase { phase } => self.phase = Some(*phase),
+            Event::NodeSet { .. } => self.extend_budget(record.t_ms),
             Event::Trial(trial) => {
                 self.trials += 1;
                 self.failed += u64::from(is_failure(&trial.result));
@@ -153,6 +161,13 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 NodeState::Lost => self.line(t, &format!("{host}: LOST: {detail}")),
             },
             Event::Emulated { why } => self.line(t, &format!("EMULATED nodes: {why}")),
+            Event::NodeSet { hosts, nodes, ranks, left_out } => {
+                self.say_score(t)?;
+                let again = if self.trials > 0 { "; everything is measured again" } else { "" };
+                self.extend_budget(t);
+                let text = format!("== {nodes} node(s) {hosts}, {ranks} ranks, {}{again}", without(left_out));
+                self.line(t, &text)
+            }
             Event::Shape { index, of, nodes, ranks } => {
                 self.say_score(t)?;
                 self.line(t, &format!("== shape {} of {of}: {nodes} node(s), {ranks} ranks", index + 1))

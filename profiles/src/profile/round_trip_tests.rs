@@ -53,10 +53,11 @@ fn profile() -> impl Strategy<Value = Profile> {
     let cluster = (1_u32..99, 99..i32::MAX as u32, proptest::option::of(text()), proptest::option::of(text()), text());
     let run =
         (text(), text(), proptest::sample::select(Engine::ALL), any::<bool>(), any::<bool>(), text(), any::<u64>());
-    (cluster, run, proptest::collection::vec(setting(), 0..4), proptest::collection::vec(rule(), 0..4)).prop_map(
+    let notes = proptest::collection::vec(text(), 0..3);
+    (cluster, (run, notes), proptest::collection::vec(setting(), 0..4), proptest::collection::vec(rule(), 0..4)).prop_map(
         |(
             (nodes, ranks, gpu, nccl, fingerprint),
-            (id, tool, engine, emulated, is_site, workload, trials),
+            ((id, tool, engine, emulated, is_site, workload, trials), notes),
             mut env,
             rule,
         )| {
@@ -66,7 +67,7 @@ fn profile() -> impl Strategy<Value = Profile> {
             Profile {
                 format: FORMAT,
                 cluster: Cluster { nodes, ranks, gpu, nccl, fingerprint },
-                run: Run { id, tool, engine, emulated, baseline, workload, trials },
+                run: Run { id, tool, engine, emulated, baseline, workload, trials, notes },
                 env,
                 rule,
             }

@@ -17,12 +17,13 @@ use super::{presets, tune::Task};
 use crate::{cli::TuneArgs, exit::Failure};
 
 /// Options about hosts, workers and how NCCL is called there.
-const HOST_OPTIONS: [&str; 19] = [
+const HOST_OPTIONS: [&str; 20] = [
     "hosts",
     "exclude-hosts",
     "hostfile",
     "site",
     "ranks-per-node",
+    "min-nodes",
     "launcher",
     "launcher-cmd",
     "ssh-config",

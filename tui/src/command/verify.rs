@@ -42,7 +42,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     }
     let pace = PaceConfig { min_lease_ms: args.trial.min_lease_ms(), ..PaceConfig::default() };
     let plan = RecheckPlan { profile: &profile, points, pairs: args.pairs, seed: args.seed };
-    let result = super::with_bench(&cluster, &plan.points, pace, |bench| {
+    let result = super::with_bench(&cluster, &plan.points, pace, |bench, _| {
         recheck::recheck(bench, &plan, &mut Pairs::new(args.pairs), &Cancel::new())
     })?;
     let result = result.map_err(|error| match &error {

@@ -11,6 +11,7 @@ pub mod grid;
 pub mod index;
 pub mod install;
 pub mod lock;
+mod members;
 pub mod offline;
 pub mod open;
 pub mod output;

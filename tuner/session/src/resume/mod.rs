@@ -5,6 +5,7 @@
 //! a recorder that holds every decision against the stored one ([`Retrace`]) instead of recording it again.
 
 mod bench;
+mod numbers;
 mod retrace;
 
 use std::collections::VecDeque;
@@ -14,9 +15,10 @@ use gdrtune_tuner::bench::{BenchError, Outcome, Sample, Timing};
 pub(crate) use self::retrace::{Told, is_decision};
 pub use self::{
     bench::{EarlierScript, Ledger, RecordedBench},
+    numbers::Numbers,
     retrace::{Divergence, Retrace},
 };
-use crate::event::{Event, Failure, Invocation, RanInstead, Record, RunEnd, Trial, TrialResult};
+use crate::event::{Event, Failure, Invocation, LeftOut, RanInstead, Record, RunEnd, Trial, TrialResult};
 
 /// A run that cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -61,17 +63,19 @@ pub struct Earlier {
     pub t_ms: u64,
 }
 
-/// What an earlier process of a run has measured. The default is that of a new run.
+/// What an earlier process of a run has measured on the nodes that it had last. The default is that of a new run.
 #[derive(Debug, Clone, Default)]
 pub struct Measured {
     /// Its scripts, in order; only the last can be cut off.
     pub scripts: VecDeque<EarlierScript>,
-    /// Number of the next set of processes.
-    pub next_process: u32,
     /// The question how to go on that was first answered with the end of the search.
     pub finish_at: Option<u64>,
-    /// Trials.
-    pub trials: u64,
+    /// Hosts of the run that were left out.
+    pub left_out: Vec<LeftOut>,
+    /// Where the numbers of these nodes' events begin.
+    pub first: Numbers,
+    /// The numbers that come after all that is in the store.
+    pub next: Numbers,
 }
 
 impl Earlier {
@@ -106,13 +110,28 @@ impl Earlier {
 }
 
 impl Measured {
+    /// What a run begins with on other nodes: nothing, and the numbers go on.
+    pub(crate) fn nothing(numbers: Numbers) -> Self {
+        Self { first: numbers, next: numbers, ..Self::default() }
+    }
+
+    /// Trials on these nodes.
+    pub fn trials(&self) -> u64 {
+        self.next.trials - self.first.trials
+    }
+
     /// `None` where a trial cannot be placed.
     fn of(records: &[Record]) -> Option<Self> {
         let mut measured = Self::default();
         // The bench's clock when the last script ended, and the run's time when the next one began.
         let mut clock = (0.0, 0);
         for Record { t_ms, event, .. } in records {
+            measured.next.count(event);
             match event {
+                Event::NodeSet { left_out, .. } => {
+                    clock = (0.0, *t_ms);
+                    measured = Self { left_out: left_out.clone(), ..Self::nothing(measured.next) };
+                }
                 Event::Script { .. } => {
                     clock.1 = *t_ms;
                     measured.scripts.push_back(EarlierScript { samples: Vec::new(), now_s: clock.0, end: None });
@@ -121,17 +140,12 @@ impl Measured {
                     let script = measured.scripts.back_mut()?;
                     script.samples.push(sample(trial)?);
                     script.now_s = clock.0 + t_ms.saturating_sub(clock.1) as f64 / 1e3;
-                    measured.next_process = measured.next_process.max(trial.process + 1);
-                    measured.trials += 1;
                 }
                 Event::ScriptEnded { clock_s, unstarted, .. } => {
                     let script = measured.scripts.back_mut()?;
                     let unstarted = unstarted.clone().map(|(setup, why)| BenchError::Setup { setup, why });
                     (script.now_s, script.end) = (*clock_s, Some(unstarted.map_or(Ok(()), Err)));
                     clock.0 = *clock_s;
-                }
-                Event::WorkersStarted { process, .. } => {
-                    measured.next_process = measured.next_process.max(process + 1);
                 }
                 Event::Finishing { question } => measured.finish_at = Some(*question),
                 _ => {}

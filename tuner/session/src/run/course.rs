@@ -42,6 +42,8 @@ pub(super) struct Course<'a> {
     pub(super) emulated: Option<String>,
     /// What is measured on, in words.
     pub(super) place: String,
+    /// What the result's readers must know of the nodes.
+    pub(super) notes: Vec<String>,
 }
 
 /// One shape of a run.
@@ -83,16 +85,17 @@ impl<'a> Course<'a> {
         controls: &'a Controls,
         venue: &dyn Venue,
     ) -> Self {
-        Self { config, recorder, controls, emulated: venue.emulated(), place: venue.place() }
+        let (emulated, place, notes) = (venue.emulated(), venue.place(), venue.notes());
+        Self { config, recorder, controls, emulated, place, notes }
     }
 
     /// Measures, and writes what ships.
     pub(super) fn run(&self, venue: &mut dyn Venue, earlier: Measured) -> Result<RunOutcome, RunError> {
-        let mut ledger = Ledger::new(self.recorder, earlier.scripts);
+        let mut ledger = Ledger::new(self.recorder, earlier.first.scripts, earlier.scripts);
         if let Some(why) = &self.emulated {
             self.recorder.record(Event::Emulated { why: why.clone() });
         }
-        let mut observer = RunObserver::new(self.recorder, self.controls, earlier.finish_at);
+        let mut observer = RunObserver::new(self.recorder, self.controls, earlier.first, earlier.finish_at);
         let results = if self.config.shapes.is_empty() {
             let tuned = self.tune(self.config.clone(), venue, &mut ledger, &mut observer)?;
             Results { tuned: vec![tuned], ..Results::default() }
@@ -200,7 +203,7 @@ impl<'a> Course<'a> {
         let end = if keeps_defaults { RunEnd::DefaultsBest } else { RunEnd::Tuned };
         // A shape that was asked for and could not be measured is a failure like that of a trial.
         let failed_trials = failed_trials + results.failed;
-        Ok(RunOutcome { end, summary: results.headline(), written, failed_trials })
+        Ok(RunOutcome { end, summary: results.headline(), written, failed_trials, left_out: Vec::new() })
     }
 }
 

@@ -92,6 +92,7 @@ impl Summary<'_> {
         if run.emulated {
             writeln!(out, "Nodes were **emulated**: what is called a node shared its machine with others.")?;
         }
+        run.notes.iter().try_for_each(|note| writeln!(out, "**Note:** {note}."))?;
         let baseline = match run.baseline {
             gdrtune_profiles::profile::Baseline::Site => "the site's own environment",
             gdrtune_profiles::profile::Baseline::Stock => "nothing set at all",
