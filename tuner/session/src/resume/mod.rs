@@ -184,3 +184,25 @@ fn sample(trial: &Trial) -> Option<Sample> {
     };
     Some(Sample { item: trial.item? as usize, process: trial.process, outcome })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::ScriptSetup;
+
+    #[test]
+    fn what_was_measured_on_other_nodes_is_not_taken_up_and_its_numbers_are_not_used_again() {
+        let script = |script| Event::Script { script, setup: ScriptSetup::Site, fresh: false, items: Vec::new() };
+        let workers = |process| Event::WorkersStarted { process, setup: String::new(), setup_ms: 1.0, engine: None };
+        let out = LeftOut { index: 1, host: "b".into(), why: "lost".into() };
+        let set = Event::NodeSet { hosts: "a,c".into(), nodes: 2, ranks: 2, left_out: vec![out.clone()] };
+        let finishing = Event::Finishing { question: 3 };
+        let events = [workers(0), script(0), script(1), finishing, workers(3), set, workers(4), script(2)];
+        let record = |(seq, event): (u64, Event)| Record { seq, t_ms: 0, event };
+        let measured = Measured::of(&(0..).zip(events).map(record).collect::<Vec<_>>()).unwrap();
+        assert_eq!((measured.scripts.len(), measured.finish_at, measured.trials()), (1, None, 0));
+        assert_eq!(measured.left_out, [out]);
+        let numbers = |scripts, processes| Numbers { trials: 0, scripts, processes };
+        assert_eq!((measured.first, measured.next), (numbers(2, 4), numbers(3, 5)));
+    }
+}
