@@ -237,6 +237,9 @@ pub(crate) struct TuneArgs {
     /// profile for the hosts that are left.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "shapes")]
     pub(crate) min_nodes: Option<u32>,
+    /// Do not measure pairs of nodes before the search, which names slow ones (with three hosts or more, in about a second)
+    #[arg(long)]
+    pub(crate) no_probe: bool,
     /// What is measured in the place of hosts.
     #[command(flatten)]
     pub(crate) offline: OfflineArgs,

@@ -52,7 +52,10 @@ fn assert_three(home: &Path, run: &Output, reason: &str) {
     let sets: Vec<&Value> = events.iter().filter(|event| event["type"] == "node_set").collect();
     assert_eq!(sets.len(), 1, "{sets:?}");
     let set = sets[0];
-    assert_eq!((&set["hosts"], &set["ranks"], &set["left_out"][0]["index"]), (&"vh[1-2,4]".into(), &3.into(), &2.into()));
+    assert_eq!(
+        (&set["hosts"], &set["ranks"], &set["left_out"][0]["index"]),
+        (&"vh[1-2,4]".into(), &3.into(), &2.into())
+    );
     assert!(set["left_out"][0]["why"].as_str().unwrap().contains(reason), "{set}");
     // Trials and processes of different nodes have no number in common.
     let at = events.iter().position(|event| event["type"] == "node_set").unwrap();

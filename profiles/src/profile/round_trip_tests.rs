@@ -54,25 +54,26 @@ fn profile() -> impl Strategy<Value = Profile> {
     let run =
         (text(), text(), proptest::sample::select(Engine::ALL), any::<bool>(), any::<bool>(), text(), any::<u64>());
     let notes = proptest::collection::vec(text(), 0..3);
-    (cluster, (run, notes), proptest::collection::vec(setting(), 0..4), proptest::collection::vec(rule(), 0..4)).prop_map(
-        |(
-            (nodes, ranks, gpu, nccl, fingerprint),
-            ((id, tool, engine, emulated, is_site, workload, trials), notes),
-            mut env,
-            rule,
-        )| {
-            env.sort_by(|a, b| a.name.cmp(&b.name));
-            env.dedup_by(|a, b| a.name == b.name);
-            let baseline = if is_site { Baseline::Site } else { Baseline::Stock };
-            Profile {
-                format: FORMAT,
-                cluster: Cluster { nodes, ranks, gpu, nccl, fingerprint },
-                run: Run { id, tool, engine, emulated, baseline, workload, trials, notes },
-                env,
+    (cluster, (run, notes), proptest::collection::vec(setting(), 0..4), proptest::collection::vec(rule(), 0..4))
+        .prop_map(
+            |(
+                (nodes, ranks, gpu, nccl, fingerprint),
+                ((id, tool, engine, emulated, is_site, workload, trials), notes),
+                mut env,
                 rule,
-            }
-        },
-    )
+            )| {
+                env.sort_by(|a, b| a.name.cmp(&b.name));
+                env.dedup_by(|a, b| a.name == b.name);
+                let baseline = if is_site { Baseline::Site } else { Baseline::Stock };
+                Profile {
+                    format: FORMAT,
+                    cluster: Cluster { nodes, ranks, gpu, nccl, fingerprint },
+                    run: Run { id, tool, engine, emulated, baseline, workload, trials, notes },
+                    env,
+                    rule,
+                }
+            },
+        )
 }
 
 proptest! {

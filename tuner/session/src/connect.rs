@@ -202,12 +202,7 @@ pub(crate) fn gather(
 ///
 /// # Errors
 /// [`ConnectError::Memory`] names the first host that has not.
-pub fn check_memory(
-    hosts: &[Host],
-    slots: &[u32],
-    inventories: &[Inventory],
-    max_bytes: u64,
-) -> Result<(), Refusal> {
+pub fn check_memory(hosts: &[Host], slots: &[u32], inventories: &[Inventory], max_bytes: u64) -> Result<(), Refusal> {
     let nodes = hosts.iter().zip(slots).zip(inventories);
     let too_small = nodes.enumerate().filter_map(|(node, ((host, &ranks), inventory))| {
         let needed = max_bytes.saturating_mul(3 * u64::from(ranks));

@@ -49,6 +49,8 @@ pub struct ClusterRequest {
     pub nccl_library: Option<String>,
     /// Go on without hosts that cannot be used, or are lost, while so many are left; without it, all are needed.
     pub min_nodes: Option<u32>,
+    /// Whether pairs of nodes are measured before a run, to name slow ones.
+    pub probe_pairs: bool,
     /// Whether every rank poses as a node of its own.
     pub emulate_nodes: bool,
     /// Whether GPUs, HCAs and hosts may be in use by others.
@@ -263,6 +265,7 @@ pub(crate) mod tests {
             engine: Engine::Native,
             nccl_library: None,
             min_nodes: None,
+            probe_pairs: false,
             emulate_nodes: false,
             shared: false,
             wait: Duration::ZERO,

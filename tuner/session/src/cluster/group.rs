@@ -253,13 +253,18 @@ impl Group {
         Some((combine(&outcomes), predictions))
     }
 
+    /// Whether every rank has answered every item of the script.
+    pub(super) fn script_is_done(&self) -> bool {
+        self.ranks.iter().all(|r| r.script_done)
+    }
+
     /// The agents did not keep the lease themselves.
     pub(super) fn overrun(&mut self) {
         self.overrun = true;
     }
 
     pub(super) fn progress(&self) -> Progress {
-        if self.taken == self.items && self.ranks.iter().all(|r| r.script_done) {
+        if self.taken == self.items && self.script_is_done() {
             Progress::Done
         } else if self.overrun || self.first_end() {
             Progress::Broken

@@ -8,6 +8,7 @@ mod credit;
 mod group;
 pub mod link;
 pub mod pace;
+mod pairs;
 mod probe;
 mod rest;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use gdrtune_wire::{EngineReport, FromAgent, FromWorker, Prediction, ToAgent, ToW
 pub(crate) use self::config::shape;
 pub use self::{
     config::{CallMode, ClusterConfig},
+    pairs::PairProbe,
     probe::Probe,
 };
 use self::{
@@ -159,13 +161,7 @@ impl<'a> ClusterBench<'a> {
         }
         match self.link.receive(POLL) {
             None => Ok(()),
-            Some(LinkEvent::Lost { node, why }) => {
-                (self.notes)(ClusterNote::NodeLost { node, why: why.clone() });
-                let host = self.config.hosts.get(node).map_or("a node", String::as_str);
-                let why = format!("{host} is lost: {why}");
-                self.lost.get_or_insert_with(|| why.clone());
-                Err(BenchError::Lost(why))
-            }
+            Some(LinkEvent::Lost { node, why }) => Err(self.lose(node, &why)),
             Some(LinkEvent::Log { node, line }) => {
                 (self.notes)(ClusterNote::Log { node, warning: false, line });
                 Ok(())
@@ -207,6 +203,14 @@ impl<'a> ClusterBench<'a> {
             | FromAgent::Lock(_)
             | FromAgent::Installation(_) => {}
         }
+    }
+
+    fn lose(&mut self, node: usize, why: &str) -> BenchError {
+        (self.notes)(ClusterNote::NodeLost { node, why: why.to_owned() });
+        let host = self.config.hosts.get(node).map_or("a node", String::as_str);
+        let why = format!("{host} is lost: {why}");
+        self.lost.get_or_insert_with(|| why.clone());
+        BenchError::Lost(why)
     }
 
     fn check_lost(&self) -> Result<(), BenchError> {

@@ -7,6 +7,7 @@ mod id;
 mod observer;
 mod roster;
 mod shape;
+mod slow_nodes;
 mod summary;
 mod venue;
 mod verify;
@@ -290,12 +291,16 @@ fn connect_and_run(
     if earlier.is_none() {
         recorder.record(Event::Phase { phase: Phase::Connect });
     }
+    // Nodes that measured before were looked at then.
+    let mut is_new = earlier.is_none();
     let mut earlier = earlier.unwrap_or_default();
     let roster = RefCell::new(Roster::new(cluster, earlier.left_out.clone()));
     let mut first_loss = None;
     loop {
         let lost = RefCell::new(Vec::new());
-        let result = run_on(config, &roster, &lost, earlier, recorder, controls, runtime);
+        let watched = Watched { config, roster: &roster, lost: &lost, recorder, controls };
+        let result = run_on(&watched, runtime, is_new, earlier);
+        is_new = false;
         let is_wanted = controls.directive() == Directive::Continue && !recorder.has_failed();
         match (result, first_loss) {
             (Err(RunError::NodesLost(why)), _) if is_wanted && roster.borrow_mut().lose(&lost.take()) => {
@@ -310,16 +315,25 @@ fn connect_and_run(
     }
 }
 
-/// Runs on the hosts that are in; `lost` takes those that are lost on the way, by their places among these.
+/// A run on the hosts of its roster.
+#[derive(Clone, Copy)]
+struct Watched<'a, 'r> {
+    config: &'a RunConfig,
+    roster: &'a RefCell<Roster<'r>>,
+    /// Takes the hosts that are lost on the way, by their places among those that are in.
+    lost: &'a RefCell<Vec<(usize, String)>>,
+    recorder: &'a Recorder,
+    controls: &'a Controls,
+}
+
+/// Runs on the hosts that are in; slow ones are named first where the run is new.
 fn run_on(
-    config: &RunConfig,
-    roster: &RefCell<Roster<'_>>,
-    lost: &RefCell<Vec<(usize, String)>>,
-    earlier: Measured,
-    recorder: &Recorder,
-    controls: &Controls,
+    watched: &Watched<'_, '_>,
     runtime: &Handle,
+    is_new: bool,
+    earlier: Measured,
 ) -> Result<RunOutcome, RunError> {
+    let Watched { config, roster, lost, recorder, controls } = *watched;
     let (request, numbers) = (roster.borrow().request(), roster.borrow().numbers());
     let max_bytes = config.points.iter().map(|p| p.bytes).max().unwrap_or(0);
     let pace = PaceConfig { min_lease_ms: config.min_lease_ms, ..PaceConfig::default() };
@@ -344,6 +358,9 @@ fn run_on(
                 Measured::nothing(recorder.numbers())
             }
         };
+        if is_new && nodes.request.probe_pairs {
+            slow_nodes::name(bench, &nodes.request.hosts, recorder, controls.cancel())?;
+        }
         bench.number_processes_from(earlier.next.processes);
         let notes = roster.borrow().notes();
         run_at(config, earlier, recorder, controls, &mut ClusterVenue::new(nodes, bench, notes))

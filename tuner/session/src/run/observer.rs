@@ -42,12 +42,7 @@ pub(super) struct RunObserver<'a> {
 
 impl<'a> RunObserver<'a> {
     /// The watcher of a run whose next events have these numbers.
-    pub(super) fn new(
-        recorder: &'a Recorder,
-        controls: &'a Controls,
-        first: Numbers,
-        finish_at: Option<u64>,
-    ) -> Self {
+    pub(super) fn new(recorder: &'a Recorder, controls: &'a Controls, first: Numbers, finish_at: Option<u64>) -> Self {
         Self {
             recorder,
             controls,

@@ -78,11 +78,7 @@ pub(super) struct ClusterVenue<'a, 'b> {
 }
 
 impl<'a, 'b> ClusterVenue<'a, 'b> {
-    pub(super) fn new(
-        nodes: &'a Present,
-        bench: &'a mut ClusterBench<'b>,
-        notes: Vec<String>,
-    ) -> Self {
+    pub(super) fn new(nodes: &'a Present, bench: &'a mut ClusterBench<'b>, notes: Vec<String>) -> Self {
         let Present { request: whole, inventories, .. } = nodes;
         Self { whole, present: whole.clone(), bench, inventories, notes }
     }
