@@ -265,7 +265,8 @@ pub(crate) struct TuneArgs {
     /// Folder for the profile and its files
     #[arg(long, value_name = "DIR", default_value = "gdrtune-out")]
     pub(crate) out: PathBuf,
-    /// Replace the files of an earlier run in --out
+    /// Replace the files of an earlier run in --out; and measure although hosts differ in what NCCL needs alike, which the
+    /// profile then says
     #[arg(long)]
     pub(crate) force: bool,
     /// End with code 5 when no setting beat the defaults
@@ -312,6 +313,9 @@ pub(crate) struct BenchArgs {
     /// What to run, such as ring/simple/2 (default: the engine's own choice)
     #[arg(long, value_name = "ALGORITHM/PROTOCOL[/CHANNELS]", value_parser = parse_choice)]
     pub(crate) choice: Option<gdrtune_profiles::vocab::Choice>,
+    /// Measure although hosts differ in what NCCL needs alike
+    #[arg(long)]
+    pub(crate) force: bool,
     /// Go on without hosts that cannot be started, or are refused, while N are left; the exit code is 101 then
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) min_nodes: Option<u32>,
@@ -352,6 +356,9 @@ pub(crate) struct VerifyArgs {
     /// How NCCL is used.
     #[command(flatten)]
     pub(crate) nccl: NcclArgs,
+    /// Measure although hosts differ in what NCCL needs alike
+    #[arg(long)]
+    pub(crate) force: bool,
     /// Pairs of fresh process sets, one of each arm; with fewer than 5 no gain can be sure
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub(crate) pairs: u32,

@@ -26,6 +26,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let environment = parse_settings(&args.environment).map_err(Failure::usage)?;
     let mut cluster = super::cluster(&args.hosts, &args.measure, &args.nccl)?;
     cluster.min_nodes = super::min_nodes(args.min_nodes, &cluster)?;
+    cluster.allow_mixed = args.force;
     if args.choices.is_some() {
         return grid::bench(args, &cluster, environment, &points);
     }

@@ -162,6 +162,7 @@ fn cluster_at(place: Place) -> Result<ClusterRequest, Failure> {
         engine: Engine::Native,
         nccl_library: None,
         min_nodes: None,
+        allow_mixed: false,
         probe_pairs: false,
         emulate_nodes: false,
         shared: false,

@@ -171,7 +171,7 @@ fn cluster_task(
         again.bring_back_hosts(&mut cluster)?;
     }
     cluster.min_nodes = super::min_nodes(args.min_nodes, &cluster)?;
-    cluster.probe_pairs = !args.no_probe;
+    (cluster.probe_pairs, cluster.allow_mixed) = (!args.no_probe, args.force);
     let shapes = shapes(args, &mut cluster)?;
     let points = match workload {
         None => super::points(&args.measure)?,

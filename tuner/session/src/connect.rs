@@ -68,6 +68,12 @@ pub enum ConnectError {
         /// How many there are beside them.
         more: usize,
     },
+    /// Hosts differ in what must be the same.
+    #[error("the hosts differ in what NCCL needs alike: {}", differences.join("; and "))]
+    Mixed {
+        /// Each difference, with the hosts.
+        differences: Vec<String>,
+    },
     /// Whether other runs hold a host cannot be known.
     #[error("{host}: whether another gdrtune uses it cannot be seen: {why}")]
     NoLock {
@@ -87,6 +93,9 @@ impl ConnectError {
         match self {
             Self::InUse { .. } => Some("wait for it, or measure beside it with --shared"),
             Self::Held { .. } => Some("wait for it with --wait, or measure beside it with --shared"),
+            Self::Mixed { .. } => {
+                Some("make them alike, leave hosts out with -x, or measure all the same with --force")
+            }
             Self::NoLock { .. } => Some(
                 "set GDRTUNE_LOCK_DIR there to a local folder for all users (chmod 1777), or go without by --shared",
             ),

@@ -8,6 +8,7 @@ pub mod connect;
 pub mod control;
 pub mod event;
 pub mod grid;
+pub mod homogeneity;
 pub mod index;
 pub mod install;
 pub mod lock;

@@ -17,6 +17,7 @@ use crate::{
         shape,
     },
     connect::{self, ConnectError, Gathered, Refusal, Register},
+    homogeneity,
     lock::{self, Company, LockPlan},
     members::Members,
 };
@@ -49,6 +50,8 @@ pub struct ClusterRequest {
     pub nccl_library: Option<String>,
     /// Go on without hosts that cannot be used, or are lost, while so many are left; without it, all are needed.
     pub min_nodes: Option<u32>,
+    /// Whether hosts may differ in what NCCL needs alike.
+    pub allow_mixed: bool,
     /// Whether pairs of nodes are measured before a run, to name slow ones.
     pub probe_pairs: bool,
     /// Whether every rank poses as a node of its own.
@@ -88,6 +91,8 @@ pub struct Present {
     pub inventories: Vec<Inventory>,
     /// Those that are left out, by their places in the request as it was, and why.
     pub left_out: Vec<(usize, String)>,
+    /// Differences between them that were accepted, in sentences.
+    pub accepted: Vec<String>,
 }
 
 /// How it is measured.
@@ -195,8 +200,9 @@ fn admit(
         match preflight(&present, &inventories, max_bytes) {
             Err(refusal) => leave(&mut members, refusal, fleet)?,
             Ok(()) => {
+                let accepted = compare(&present, &inventories, company)?;
                 let (places, left_out) = members.into_parts();
-                return Ok((places, Present { request: present, inventories, left_out }));
+                return Ok((places, Present { request: present, inventories, left_out, accepted }));
             }
         }
     }
@@ -219,6 +225,28 @@ fn preflight(request: &ClusterRequest, inventories: &[Inventory], max_bytes: u64
         return Ok(());
     }
     connect::check_device_users(&request.hosts, &request.slots, inventories)
+}
+
+/// Says in what the hosts differ. Returns what is accepted although NCCL may break on it.
+///
+/// # Errors
+/// [`ConnectError::Mixed`] where that is not accepted.
+fn compare(
+    request: &ClusterRequest,
+    inventories: &[Inventory],
+    company: Company<'_>,
+) -> Result<Vec<String>, ConnectError> {
+    let ClusterRequest { engine, emulate_nodes, ref hosts, ref slots, .. } = *request;
+    let found = homogeneity::compare(&homogeneity::Nodes { engine, emulate_nodes, hosts, slots, inventories });
+    let (grave, odd): (Vec<_>, Vec<_>) = found.into_iter().partition(|difference| difference.is_grave);
+    odd.iter().for_each(|difference| (company.tell)(&difference.to_string()));
+    let grave: Vec<String> = grave.iter().map(ToString::to_string).collect();
+    if !grave.is_empty() && !request.allow_mixed {
+        return Err(ConnectError::Mixed { differences: grave });
+    }
+    let accepted: Vec<String> = grave.into_iter().map(|text| format!("accepted with --force: {text}")).collect();
+    accepted.iter().for_each(|text| (company.tell)(text));
+    Ok(accepted)
 }
 
 /// What is set for agents, which every arm must see alike: the site's variables, and where NCCL is.
@@ -265,6 +293,7 @@ pub(crate) mod tests {
             engine: Engine::Native,
             nccl_library: None,
             min_nodes: None,
+            allow_mixed: false,
             probe_pairs: false,
             emulate_nodes: false,
             shared: false,

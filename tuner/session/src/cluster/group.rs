@@ -64,6 +64,8 @@ pub(super) enum Progress {
 #[derive(Debug, Default)]
 struct Rank {
     bootstrap: Option<Vec<u8>>,
+    /// Version of the library that its engine has loaded.
+    library: Option<String>,
     connected: Option<EngineReport>,
     outcomes: VecDeque<ItemOutcome>,
     script_done: bool,
@@ -157,6 +159,7 @@ impl Group {
             FromWorker::ScriptDone { script: id } if Some(id) == script => state.script_done = true,
             FromWorker::Failed(why) => state.failed = Some(why),
             FromWorker::Output(line) => state.last_line = line,
+            FromWorker::Library { version } => state.library = Some(version),
             FromWorker::Item { .. } | FromWorker::ScriptDone { .. } => {}
         }
     }
@@ -205,6 +208,11 @@ impl Group {
 
     pub(super) fn take_bootstrap(&mut self) -> Vec<Vec<u8>> {
         self.ranks.iter_mut().map(|r| r.bootstrap.take().unwrap_or_default()).collect()
+    }
+
+    /// Versions of the ranks' library, in rank order; none where there is no library.
+    pub(super) fn library_versions(&self) -> Vec<&str> {
+        self.ranks.iter().filter_map(|r| r.library.as_deref()).collect()
     }
 
     pub(super) fn all_connected(&self) -> bool {

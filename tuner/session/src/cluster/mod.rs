@@ -36,6 +36,7 @@ use self::{
     pace::PaceBook,
     rest::{Ran, Rest},
 };
+use crate::homogeneity::by_value;
 
 /// How long a group may take from its start to a working communicator.
 const SETUP_DEADLINE: Duration = Duration::from_secs(30);
@@ -305,9 +306,31 @@ impl<'a> ClusterBench<'a> {
             self.link.send(node, ToAgent::Start(start));
         }
         self.wait_for(group, cancel, deadline, Group::all_bootstrapped)?;
+        if let Some(why) = self.other_versions(group) {
+            return Err(BenchError::Setup { setup: describe(&group.setup), why });
+        }
         let connect = ToWorker::Connect { peers: group.take_bootstrap() };
         self.tell_workers(group, &connect);
         self.wait_for(group, cancel, deadline, Group::all_connected)
+    }
+
+    /// That nodes have loaded different versions of NCCL, which can hang where it does not refuse them itself.
+    fn other_versions(&self, group: &Group) -> Option<String> {
+        // Of every rank, or of none where the engine has no library.
+        let of_rank = group.library_versions();
+        let ranks = self.config.hosts.iter().zip(&self.config.slots);
+        let ranks = ranks.flat_map(|(host, &slots)| std::iter::repeat_n(host.as_str(), slots as usize));
+        let mut known: Vec<(&str, String)> = ranks.zip(of_rank.iter().map(|version| (*version).to_owned())).collect();
+        known.dedup();
+        let versions = by_value(known.into_iter());
+        let texts: Vec<String> = versions.iter().map(|(hosts, version)| format!("{hosts}: {version}")).collect();
+        (texts.len() > 1).then(|| {
+            format!(
+                "the version of NCCL differs: {}; install one on all hosts, name it with --nccl PATH, or leave hosts out \
+                 with -x",
+                texts.join("; ")
+            )
+        })
     }
 
     /// Waits until `done`; a worker that ends, or the deadline, is a failed setup.

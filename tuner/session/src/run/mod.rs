@@ -362,7 +362,7 @@ fn run_on(
             slow_nodes::name(bench, &nodes.request.hosts, recorder, controls.cancel())?;
         }
         bench.number_processes_from(earlier.next.processes);
-        let notes = roster.borrow().notes();
+        let notes = [roster.borrow().notes(), nodes.accepted.clone()].concat();
         run_at(config, earlier, recorder, controls, &mut ClusterVenue::new(nodes, bench, notes))
     });
     result.unwrap_or_else(|error| match error {
