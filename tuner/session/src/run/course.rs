@@ -176,7 +176,7 @@ impl<'a> Course<'a> {
         observer.ranks = run.survey.info.ranks;
         let outcome = run.search(bench, observer)?;
         if outcome.points.is_empty() {
-            return Err(run.nothing_measured(&outcome));
+            return Err(run.nothing_measured(&outcome, observer.failed));
         }
         run.warn_of_unreached(&outcome);
         let verified = verify::verify(&run, bench, &outcome, observer)?;
@@ -304,7 +304,14 @@ impl Run<'_> {
     }
 
     /// Why there is no result although the default arm runs.
-    fn nothing_measured(&self, outcome: &SearchOutcome) -> RunError {
+    fn nothing_measured(&self, outcome: &SearchOutcome, failed: u64) -> RunError {
+        // More time or trials would not help.
+        if failed > outcome.trials / 2 {
+            return RunError::Internal(format!(
+                "nothing could be compared: {failed} of {} measurements hung, crashed or gave wrong results, each as the log says",
+                outcome.trials
+            ));
+        }
         if let Some(text) = self.too_little(outcome) {
             return RunError::Usage(text);
         }
