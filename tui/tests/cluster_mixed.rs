@@ -1,5 +1,4 @@
 //! Hosts that differ in what must be the same are refused before anything hangs, unless the user insists.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod common;
 

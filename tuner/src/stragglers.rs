@@ -87,14 +87,10 @@ pub fn rounds(nodes: usize) -> Vec<Vec<usize>> {
 
 /// The slow nodes, in order.
 pub fn find(pairs: &[Pair]) -> Vec<Straggler> {
-    let kinds: [(Slow, f64, fn(&Pair) -> Option<f64>); 2] =
-        [(Slow::Large, SLOW_LARGE, |pair| pair.large_us), (Slow::Small, SLOW_SMALL, |pair| pair.small_us)];
-    let mut found: Vec<Straggler> = Vec::new();
-    for (slow, factor, time) in kinds {
-        let mut of_kind = slow_at(pairs, slow, factor, time);
-        of_kind.retain(|new| found.iter().all(|known| known.node != new.node));
-        found.extend(of_kind);
-    }
+    let mut found = slow_at(pairs, Slow::Large, SLOW_LARGE, |pair| pair.large_us);
+    let mut at_small = slow_at(pairs, Slow::Small, SLOW_SMALL, |pair| pair.small_us);
+    at_small.retain(|new| found.iter().all(|known| known.node != new.node));
+    found.extend(at_small);
     found.sort_by_key(|straggler| straggler.node);
     found
 }

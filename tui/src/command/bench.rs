@@ -9,7 +9,10 @@ use gdrtune_profiles::{
     setting::parse_settings,
     vocab::{Choice, Collective, Environment, Point},
 };
-use gdrtune_session::{cluster::pace::PaceConfig, open::Present};
+use gdrtune_session::{
+    cluster::pace::PaceConfig,
+    open::{Admission, Present},
+};
 use gdrtune_tuner::bench::{Bench, BenchError, Cancel, Item, Outcome, Script, Setup, Timing};
 
 use self::csv::Csv;
@@ -25,8 +28,8 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let points = super::points(&args.measure)?;
     let environment = parse_settings(&args.environment).map_err(Failure::usage)?;
     let mut cluster = super::cluster(&args.hosts, &args.measure, &args.nccl)?;
-    cluster.min_nodes = super::min_nodes(args.min_nodes, &cluster)?;
-    cluster.allow_mixed = args.force;
+    let min_nodes = super::min_nodes(args.min_nodes, &cluster)?;
+    cluster.admission = Admission { min_nodes, allow_mixed: args.force, ..Admission::default() };
     if args.choices.is_some() {
         return grid::bench(args, &cluster, environment, &points);
     }

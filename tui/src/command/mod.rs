@@ -25,7 +25,7 @@ use gdrtune_profiles::{
 use gdrtune_session::{
     cluster::{CallMode, ClusterBench, pace::PaceConfig},
     connect::{ConnectError, Register},
-    open::{self, ClusterRequest, Measuring, Present, Watcher},
+    open::{self, Admission, ClusterRequest, Measuring, Present, Watcher},
     run::new_run_id,
 };
 
@@ -161,9 +161,7 @@ fn cluster_at(place: Place) -> Result<ClusterRequest, Failure> {
         remote_folder: place.remote_folder,
         engine: Engine::Native,
         nccl_library: None,
-        min_nodes: None,
-        allow_mixed: false,
-        probe_pairs: false,
+        admission: Admission::default(),
         emulate_nodes: false,
         shared: false,
         wait: Duration::ZERO,

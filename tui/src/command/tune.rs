@@ -22,7 +22,7 @@ use gdrtune_profiles::{
 use gdrtune_session::{
     control::Controls,
     event::{Command, Event, InputFile, Invocation, Owner, Record, RunEnd},
-    open::ClusterRequest,
+    open::{Admission, ClusterRequest},
     output::{Existing, OutputClaim, OutputDir},
     recorder::Recorder,
     resume::Earlier,
@@ -170,8 +170,11 @@ fn cluster_task(
     if let Some(again) = again {
         again.bring_back_hosts(&mut cluster)?;
     }
-    cluster.min_nodes = super::min_nodes(args.min_nodes, &cluster)?;
-    (cluster.probe_pairs, cluster.allow_mixed) = (!args.no_probe, args.force);
+    cluster.admission = Admission {
+        min_nodes: super::min_nodes(args.min_nodes, &cluster)?,
+        allow_mixed: args.force,
+        probe_pairs: !args.no_probe,
+    };
     let shapes = shapes(args, &mut cluster)?;
     let points = match workload {
         None => super::points(&args.measure)?,

@@ -8,7 +8,6 @@ use gdrtune_profiles::{
 };
 use gdrtune_session::{
     cluster::pace::PaceConfig,
-    open::ClusterRequest,
     recheck::{self, Recheck, RecheckError, RecheckPlan},
 };
 use gdrtune_tuner::{
@@ -33,7 +32,8 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     }
     let measure = measure_args(args, &profile);
     let all_points = super::points(&measure)?;
-    let cluster = ClusterRequest { allow_mixed: args.force, ..super::cluster(&args.hosts, &measure, &args.nccl)? };
+    let mut cluster = super::cluster(&args.hosts, &measure, &args.nccl)?;
+    cluster.admission.allow_mixed = args.force;
     let (nodes, ranks) = cluster.shape();
     check_shape(&profile, nodes, ranks)?;
     let points = recheck::affected(&profile, nodes, ranks, &all_points);

@@ -48,12 +48,8 @@ pub struct ClusterRequest {
     pub engine: Engine,
     /// Path of NCCL on the hosts; without it, workers search as a job's loader would.
     pub nccl_library: Option<String>,
-    /// Go on without hosts that cannot be used, or are lost, while so many are left; without it, all are needed.
-    pub min_nodes: Option<u32>,
-    /// Whether hosts may differ in what NCCL needs alike.
-    pub allow_mixed: bool,
-    /// Whether pairs of nodes are measured before a run, to name slow ones.
-    pub probe_pairs: bool,
+    /// Which hosts will do.
+    pub admission: Admission,
     /// Whether every rank poses as a node of its own.
     pub emulate_nodes: bool,
     /// Whether GPUs, HCAs and hosts may be in use by others.
@@ -80,6 +76,17 @@ impl ClusterRequest {
         let slots = places.iter().filter_map(|&place| self.slots.get(place)).copied().collect();
         Self { hosts, slots, ..self.clone() }
     }
+}
+
+/// Which hosts will do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Admission {
+    /// Go on without hosts that cannot be used, or are lost, while so many are left; without it, all are needed.
+    pub min_nodes: Option<u32>,
+    /// Whether hosts may differ in what NCCL needs alike.
+    pub allow_mixed: bool,
+    /// Whether pairs of nodes are measured before a run, to name slow ones.
+    pub probe_pairs: bool,
 }
 
 /// The hosts that are measured on.
@@ -165,7 +172,7 @@ fn admit(
     company: Company<'_>,
 ) -> Result<(Vec<usize>, Present), ConnectError> {
     let Gathered { fleet, events, inventories, missing } = gathered;
-    let mut members = Members::new(request.hosts.len(), request.min_nodes);
+    let mut members = Members::new(request.hosts.len(), request.admission.min_nodes);
     let leave = |members: &mut Members, refusal: Refusal, fleet: &Fleet| {
         for (place, why) in members.without(refusal)? {
             // Nothing is to stay there, the lock least of all; one that is gone has nothing.
@@ -197,14 +204,13 @@ fn admit(
         let present = request.of_hosts(members.places());
         let inventories: Vec<Inventory> =
             members.places().iter().filter_map(|&place| inventories.get(place)?.clone()).collect();
-        match preflight(&present, &inventories, max_bytes) {
-            Err(refusal) => leave(&mut members, refusal, fleet)?,
-            Ok(()) => {
-                let accepted = compare(&present, &inventories, company)?;
-                let (places, left_out) = members.into_parts();
-                return Ok((places, Present { request: present, inventories, left_out, accepted }));
-            }
+        if let Err(refusal) = preflight(&present, &inventories, max_bytes) {
+            leave(&mut members, refusal, fleet)?;
+            continue;
         }
+        let accepted = compare(&present, &inventories, company)?;
+        let (places, left_out) = members.into_parts();
+        return Ok((places, Present { request: present, inventories, left_out, accepted }));
     }
 }
 
@@ -239,13 +245,17 @@ fn compare(
     let ClusterRequest { engine, emulate_nodes, ref hosts, ref slots, .. } = *request;
     let found = homogeneity::compare(&homogeneity::Nodes { engine, emulate_nodes, hosts, slots, inventories });
     let (grave, odd): (Vec<_>, Vec<_>) = found.into_iter().partition(|difference| difference.is_grave);
-    odd.iter().for_each(|difference| (company.tell)(&difference.to_string()));
+    for difference in odd {
+        (company.tell)(&difference.to_string());
+    }
     let grave: Vec<String> = grave.iter().map(ToString::to_string).collect();
-    if !grave.is_empty() && !request.allow_mixed {
+    if !grave.is_empty() && !request.admission.allow_mixed {
         return Err(ConnectError::Mixed { differences: grave });
     }
     let accepted: Vec<String> = grave.into_iter().map(|text| format!("accepted with --force: {text}")).collect();
-    accepted.iter().for_each(|text| (company.tell)(text));
+    for text in &accepted {
+        (company.tell)(text);
+    }
     Ok(accepted)
 }
 
@@ -292,9 +302,7 @@ pub(crate) mod tests {
             remote_folder: None,
             engine: Engine::Native,
             nccl_library: None,
-            min_nodes: None,
-            allow_mixed: false,
-            probe_pairs: false,
+            admission: Admission::default(),
             emulate_nodes: false,
             shared: false,
             wait: Duration::ZERO,

@@ -298,8 +298,8 @@ fn connect_and_run(
     let mut first_loss = None;
     loop {
         let lost = RefCell::new(Vec::new());
-        let watched = Watched { config, roster: &roster, lost: &lost, recorder, controls };
-        let result = run_on(&watched, runtime, is_new, earlier);
+        let stage = Stage { config, roster: &roster, lost: &lost, recorder, controls };
+        let result = run_on(&stage, runtime, is_new, earlier);
         is_new = false;
         let is_wanted = controls.directive() == Directive::Continue && !recorder.has_failed();
         match (result, first_loss) {
@@ -317,7 +317,7 @@ fn connect_and_run(
 
 /// A run on the hosts of its roster.
 #[derive(Clone, Copy)]
-struct Watched<'a, 'r> {
+struct Stage<'a, 'r> {
     config: &'a RunConfig,
     roster: &'a RefCell<Roster<'r>>,
     /// Takes the hosts that are lost on the way, by their places among those that are in.
@@ -327,13 +327,8 @@ struct Watched<'a, 'r> {
 }
 
 /// Runs on the hosts that are in; slow ones are named first where the run is new.
-fn run_on(
-    watched: &Watched<'_, '_>,
-    runtime: &Handle,
-    is_new: bool,
-    earlier: Measured,
-) -> Result<RunOutcome, RunError> {
-    let Watched { config, roster, lost, recorder, controls } = *watched;
+fn run_on(stage: &Stage<'_, '_>, runtime: &Handle, is_new: bool, earlier: Measured) -> Result<RunOutcome, RunError> {
+    let Stage { config, roster, lost, recorder, controls } = *stage;
     let (request, numbers) = (roster.borrow().request(), roster.borrow().numbers());
     let max_bytes = config.points.iter().map(|p| p.bytes).max().unwrap_or(0);
     let pace = PaceConfig { min_lease_ms: config.min_lease_ms, ..PaceConfig::default() };
@@ -358,7 +353,7 @@ fn run_on(
                 Measured::nothing(recorder.numbers())
             }
         };
-        if is_new && nodes.request.probe_pairs {
+        if is_new && nodes.request.admission.probe_pairs {
             slow_nodes::name(bench, &nodes.request.hosts, recorder, controls.cancel())?;
         }
         bench.number_processes_from(earlier.next.processes);

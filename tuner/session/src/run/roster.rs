@@ -59,7 +59,7 @@ impl<'a> Roster<'a> {
     /// Goes on without hosts that were lost, if it may. Nothing changes where too few would be left.
     pub(super) fn lose(&mut self, lost: &[(usize, String)]) -> bool {
         let left = self.places().len().saturating_sub(lost.len());
-        let is_enough = self.whole.min_nodes.is_some_and(|least| left >= least.max(1) as usize);
+        let is_enough = self.whole.admission.min_nodes.is_some_and(|least| left >= least.max(1) as usize);
         if lost.is_empty() || !is_enough {
             return false;
         }
@@ -103,7 +103,7 @@ impl<'a> Roster<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::open::tests::request;
+    use crate::open::{Admission, tests::request};
 
     fn out(hosts: &[usize]) -> Vec<(usize, String)> {
         hosts.iter().map(|&node| (node, "gone".to_owned())).collect()
@@ -111,7 +111,8 @@ mod tests {
 
     #[test]
     fn hosts_that_are_lost_are_left_out_one_after_the_other_while_enough_are_left() {
-        let whole = ClusterRequest { min_nodes: Some(2), ..request(&["a", "b", "c", "d"]) };
+        let admission = Admission { min_nodes: Some(2), ..Admission::default() };
+        let whole = ClusterRequest { admission, ..request(&["a", "b", "c", "d"]) };
         let mut roster = Roster::new(&whole, Vec::new());
         assert_eq!(roster.settle(&[]), None);
         assert!(!roster.lose(&[]), "nobody knows which");

@@ -78,8 +78,8 @@ pub(super) struct ClusterVenue<'a, 'b> {
 }
 
 impl<'a, 'b> ClusterVenue<'a, 'b> {
-    pub(super) fn new(nodes: &'a Present, bench: &'a mut ClusterBench<'b>, notes: Vec<String>) -> Self {
-        let Present { request: whole, inventories, .. } = nodes;
+    pub(super) fn new(present: &'a Present, bench: &'a mut ClusterBench<'b>, notes: Vec<String>) -> Self {
+        let Present { request: whole, inventories, .. } = present;
         Self { whole, present: whole.clone(), bench, inventories, notes }
     }
 
