@@ -95,9 +95,6 @@ fn a_dead_host_is_left_out_at_the_start() {
             output(&mut command)
         };
         let bench = ["bench", "--sizes", "1K", "--repeats", "1", "--min-nodes"];
-        let run = on(&[&bench[..], &["4"]].concat());
-        assert_eq!(run.status.code(), Some(3), "{}", stderr(&run));
-        assert!(stderr(&run).contains("1 of 4 hosts cannot be used: start the agent on vh3: "), "{}", stderr(&run));
         let run = on(&[&bench[..], &["3"]].concat());
         assert_eq!(run.status.code(), Some(101), "{}", stderr(&run));
         assert!(String::from_utf8_lossy(&run.stdout).contains("engine native, 3 ranks"));
