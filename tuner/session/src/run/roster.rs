@@ -137,5 +137,8 @@ mod tests {
     fn without_leave_all_are_needed() {
         let whole = request(&["a", "b"]);
         assert!(!Roster::new(&whole, Vec::new()).lose(&out(&[0])));
+        let admission = Admission { min_nodes: Some(1), ..Admission::default() };
+        let whole = ClusterRequest { admission, ..whole };
+        assert!(Roster::new(&whole, Vec::new()).lose(&out(&[0])), "one is enough");
     }
 }
