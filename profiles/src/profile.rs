@@ -74,6 +74,10 @@ pub struct Run {
     pub workload: String,
     /// Number of trials of the search.
     pub trials: u64,
+    /// What was odd about the nodes: hosts that were asked for and are left out, differences between hosts that were
+    /// accepted. In sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// The default arm.

@@ -36,7 +36,7 @@ Exit codes:
   5    no setting beat the defaults (only with --expect-gain)
   6    findings: an installation that is not as it was put there, or that NCCL does not use
   100  some trials failed
-  101  nodes lost
+  101  nodes lost; with --min-nodes also a result for fewer hosts than were named
   102  verification found a regression
   130  interrupted; after SIGTERM the best so far is written, not verified";
 
@@ -260,6 +260,16 @@ pub(crate) struct TuneArgs {
     /// them for several; they ship if they pass in every shape.
     #[arg(long, value_name = "NODESxRANKS_PER_NODE,...", value_parser = parse_named::<Shapes>, conflicts_with = "ranks_per_node")]
     pub(crate) shapes: Option<Shapes>,
+    /// Go on without hosts that cannot be used or are lost, while N are left
+    ///
+    /// Hosts that cannot be started, or are refused, are left out. Where one is lost in mid-run, the run begins anew on the
+    /// others, with its whole --budget and --trials: times of different nodes are never mixed. The exit code is 101 then, with a
+    /// profile for the hosts that are left.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "shapes")]
+    pub(crate) min_nodes: Option<u32>,
+    /// Do not measure pairs of nodes before the search, which names slow ones (with three hosts or more, in about a second)
+    #[arg(long)]
+    pub(crate) no_probe: bool,
     /// What is measured in the place of hosts.
     #[command(flatten)]
     pub(crate) offline: OfflineArgs,
@@ -285,7 +295,8 @@ pub(crate) struct TuneArgs {
     /// Folder for the profile and its files
     #[arg(long, value_name = "DIR", default_value = "gdrtune-out")]
     pub(crate) out: PathBuf,
-    /// Replace the files of an earlier run in --out
+    /// Replace the files of an earlier run in --out; and measure although hosts differ in what NCCL needs alike, which the
+    /// profile then says
     #[arg(long)]
     pub(crate) force: bool,
     /// End with code 5 when no setting beat the defaults
@@ -332,6 +343,12 @@ pub(crate) struct BenchArgs {
     /// What to run, such as ring/simple/2 (default: the engine's own choice)
     #[arg(long, value_name = "ALGORITHM/PROTOCOL[/CHANNELS]", value_parser = parse_choice)]
     pub(crate) choice: Option<gdrtune_profiles::vocab::Choice>,
+    /// Measure although hosts differ in what NCCL needs alike
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Go on without hosts that cannot be started, or are refused, while N are left; the exit code is 101 then
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) min_nodes: Option<u32>,
     /// Run every choice that the engine allows with 1, 2, 4, ... channels, and its own, shuffled; shows the best of each size
     #[arg(long, value_enum, value_name = "WHICH", conflicts_with_all = ["choice", "json"])]
     pub(crate) choices: Option<ChoicesArg>,
@@ -369,6 +386,9 @@ pub(crate) struct VerifyArgs {
     /// How NCCL is used.
     #[command(flatten)]
     pub(crate) nccl: NcclArgs,
+    /// Measure although hosts differ in what NCCL needs alike
+    #[arg(long)]
+    pub(crate) force: bool,
     /// Pairs of fresh process sets, one of each arm; with fewer than 5 no gain can be sure
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub(crate) pairs: u32,
@@ -505,6 +525,8 @@ mod tests {
             (&["tune", "--shapes", "2x8,0x8"], "`0x8`: the number of nodes must be 1 to 65536"),
             (&["tune", "--shapes", "2x8,2x8"], "the shape 2x8 is named twice"),
             (&["tune", "--shapes", "2x8", "--ranks-per-node", "8"], "cannot be used with"),
+            (&["tune", "--shapes", "2x8", "--min-nodes", "2"], "cannot be used with"),
+            (&["tune", "--min-nodes", "0"], "0 is not in 1.."),
             (&["bench", "--choice", "ring"], "expected ALGORITHM/PROTOCOL"),
             (&["bench", "--choice", "ring/simple/0"], "`0` is no channel count: use 1 to 64"),
             (&["bench", "--choice", "ring/fast"], "unknown protocol `fast`: use one of ll, ll128, simple"),

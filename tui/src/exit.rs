@@ -21,7 +21,7 @@ pub(crate) enum Exit {
     Findings = 6,
     /// Some trials failed.
     TrialsFailed = 100,
-    /// Nodes were lost.
+    /// Nodes were lost, or left out: there is no result, or, with `--min-nodes`, one for fewer nodes than were asked for.
     NodesLost = 101,
     /// Verification found a regression.
     Regression = 102,

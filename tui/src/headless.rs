@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use gdrtune_profiles::{profile::Speedup, vocab::Point};
 use gdrtune_session::event::{
-    Arm, Decision, Event, Failure, Level, NodeState, Phase, Record, Trial, TrialResult, goal_words,
+    Arm, Decision, Event, Failure, Level, NodeState, Phase, Record, Trial, TrialResult, goal_words, without,
 };
 
 /// Shortest time between two progress lines, in milliseconds.
@@ -124,6 +124,13 @@ impl<W: Write + Send> PlainLines<W> {
         self.line(t_ms, summary)
     }
 
+    /// On other nodes the time begins anew.
+    fn extend_budget(&mut self, t_ms: u64) {
+        if self.trials > 0 {
+            self.budget_s = self.budget_s.map(|budget| budget + t_ms as f64 / 1e3);
+        }
+    }
+
     fn say_score(&mut self, t_ms: u64) -> io::Result<()> {
         self.score.take().map_or(Ok(()), |score| self.line(t_ms, &score))
     }
@@ -175,6 +182,7 @@ impl<W: Write + Send> Progress for PlainLines<W> {
             }
             Event::Emulated { why } => self.labels.push(emulated_text(why)),
             Event::Phase { phase } => self.phase = Some(*phase),
+            Event::NodeSet { .. } => self.extend_budget(record.t_ms),
             Event::Trial(trial) => {
                 self.trials += 1;
                 self.failed += u64::from(is_failure(&trial.result));
@@ -220,6 +228,13 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 NodeState::Failed | NodeState::Lost => self.line(t, &trouble_text(host, *state, detail)),
             },
             Event::Emulated { why } => self.line(t, &emulated_text(why)),
+            Event::NodeSet { hosts, nodes, ranks, left_out } => {
+                self.say_score(t)?;
+                let again = if self.trials > 0 { "; everything is measured again" } else { "" };
+                self.extend_budget(t);
+                let text = format!("== {nodes} node(s) {hosts}, {ranks} ranks, {}{again}", without(left_out));
+                self.line(t, &text)
+            }
             Event::Shape { index, of, nodes, ranks } => {
                 self.say_score(t)?;
                 self.line(t, &format!("== shape {} of {of}: {nodes} node(s), {ranks} ranks", index + 1))

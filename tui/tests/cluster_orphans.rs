@@ -99,6 +99,24 @@ fn a_dead_host_is_a_lost_node_and_the_others_are_clean() {
     killed("a_dead_host_is_a_lost_node_and_the_others_are_clean", kill, &["vh1", "vh3", "vh4"], Some(101));
 }
 
+/// Its heartbeats stop, so it is lost; it can only clean up once it runs again.
+#[test]
+fn a_stopped_agent_is_a_lost_node_and_leaves_nothing_once_it_runs_again() {
+    in_sandbox("a_stopped_agent_is_a_lost_node_and_leaves_nothing_once_it_runs_again", || {
+        let hosts = VirtualHosts::up(4, None);
+        let home = tempfile::tempdir().unwrap();
+        let mut client = start(&hosts, home.path());
+        wait_for_workers(&hosts);
+        hosts.shell("vh3", "pkill -STOP -f '[g]drtune agent'");
+        wait_until("the client ends", Duration::from_secs(40), || client.try_wait().unwrap().is_some());
+        assert_eq!(client.wait().unwrap().code(), Some(101));
+        wait_for_clean(&hosts, &["vh1", "vh2", "vh4"]);
+        hosts.shell("vh3", "pkill -CONT -f '[g]drtune agent'");
+        wait_for_clean(&hosts, &HOSTS);
+        wait_until("no ssh of the client is left", CLEAN_AFTER, || !client_leftovers(home.path()));
+    });
+}
+
 #[test]
 fn a_killed_worker_costs_one_trial_and_the_run_goes_on() {
     in_sandbox("a_killed_worker_costs_one_trial_and_the_run_goes_on", || {

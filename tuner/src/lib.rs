@@ -17,5 +17,6 @@ pub mod sim;
 pub mod space;
 pub mod stats;
 pub mod steadiness;
+pub mod stragglers;
 pub mod verdict;
 pub mod verify;

@@ -122,6 +122,7 @@ async fn only_hosts_behind_a_jump_host_wait_for_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::disallowed_methods, reason = "files have ages")]
 async fn old_builds_go_when_a_host_is_connected() {
     let Some(sshd) = Sshd::start("old_builds_go_when_a_host_is_connected") else { return };
     let age = SystemTime::now() - Duration::from_hours(48);

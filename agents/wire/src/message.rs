@@ -362,6 +362,11 @@ pub enum FromWorker {
     Failed(String),
     /// A line that the worker or a library in it printed.
     Output(String),
+    /// The library that the engine has loaded; comes before [`FromWorker::Bootstrap`]. Nothing where it is all our own.
+    Library {
+        /// Its version, such as `2.28.9`.
+        version: String,
+    },
 }
 
 /// What a rank's engine runs with, as far as it can tell. Nothing for an engine that is all our own.
@@ -420,6 +425,40 @@ pub struct Inventory {
     pub unreadable: Vec<String>,
     /// Processes that use a GPU or HCA of the node, by process id; the agent's own family and pure monitors left out.
     pub device_users: Vec<DeviceUser>,
+    /// Model of the CPUs; empty where unknown.
+    pub cpu_model: String,
+    /// Models of the GPUs by their numbers; none where there are none, or nothing tells.
+    pub gpus: Vec<String>,
+    /// Version of NVIDIA's driver; empty where there is none.
+    pub driver: String,
+    /// Ports of RDMA adapters, by name and number.
+    pub hca_ports: Vec<HcaPort>,
+    /// Files of NCCL's settings that are there, in the order in which NCCL reads them: the first that sets a variable wins.
+    pub nccl_confs: Vec<ConfFile>,
+}
+
+/// A port of an RDMA adapter, in the kernel's words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HcaPort {
+    /// Name of the adapter, such as `mlx5_0`.
+    pub hca: String,
+    /// Number of the port, from 1.
+    pub port: u16,
+    /// `InfiniBand` or `Ethernet`.
+    pub link_layer: String,
+    /// Such as `400 Gb/sec (4X NDR)`.
+    pub rate: String,
+    /// Whether it is up.
+    pub is_active: bool,
+}
+
+/// A settings file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfFile {
+    /// Its path.
+    pub path: String,
+    /// What it says.
+    pub text: String,
 }
 
 /// A process that uses a GPU or HCA.

@@ -67,6 +67,7 @@ impl<'a> Plan<'a> {
         head.push(format!("measured with engine {}{nccl}; gdrtune {}", run.engine, run.tool));
         head.push(format!("run {}: workload {}, {} trials, baseline {baseline}", run.id, run.workload, run.trials));
         head.push(format!("cluster {}", cluster.fingerprint));
+        head.extend(run.notes.iter().map(|note| format!("note: {note}")));
         head.push("on another cluster or NCCL version these are hints to measure, not settings".to_owned());
         head.push("to re-check on these nodes: gdrtune verify with the profile".to_owned());
         if !rule.is_empty() && self.format != Format::TunerCsv {

@@ -51,27 +51,36 @@ fn rule() -> impl Strategy<Value = Rule> {
 fn profile() -> impl Strategy<Value = Profile> {
     let text = || "(?s).{0,12}";
     let cluster = (1_u32..99, 99..i32::MAX as u32, proptest::option::of(text()), proptest::option::of(text()), text());
-    let labels = any::<(bool, bool)>();
-    let run = (text(), text(), proptest::sample::select(Engine::ALL), labels, any::<bool>(), text(), any::<u64>());
-    (cluster, run, proptest::collection::vec(setting(), 0..4), proptest::collection::vec(rule(), 0..4)).prop_map(
-        |(
-            (nodes, ranks, gpu, nccl, fingerprint),
-            (id, tool, engine, (emulated, unverified), is_site, workload, trials),
-            mut env,
-            rule,
-        )| {
-            env.sort_by(|a, b| a.name.cmp(&b.name));
-            env.dedup_by(|a, b| a.name == b.name);
-            let baseline = if is_site { Baseline::Site } else { Baseline::Stock };
-            Profile {
-                format: FORMAT,
-                cluster: Cluster { nodes, ranks, gpu, nccl, fingerprint },
-                run: Run { id, tool, engine, emulated, unverified, baseline, workload, trials },
-                env,
+    let run = (
+        text(),
+        text(),
+        proptest::sample::select(Engine::ALL),
+        any::<(bool, bool)>(),
+        any::<bool>(),
+        text(),
+        any::<u64>(),
+    );
+    let notes = proptest::collection::vec(text(), 0..3);
+    (cluster, (run, notes), proptest::collection::vec(setting(), 0..4), proptest::collection::vec(rule(), 0..4))
+        .prop_map(
+            |(
+                (nodes, ranks, gpu, nccl, fingerprint),
+                ((id, tool, engine, (emulated, unverified), is_site, workload, trials), notes),
+                mut env,
                 rule,
-            }
-        },
-    )
+            )| {
+                env.sort_by(|a, b| a.name.cmp(&b.name));
+                env.dedup_by(|a, b| a.name == b.name);
+                let baseline = if is_site { Baseline::Site } else { Baseline::Stock };
+                Profile {
+                    format: FORMAT,
+                    cluster: Cluster { nodes, ranks, gpu, nccl, fingerprint },
+                    run: Run { id, tool, engine, emulated, unverified, baseline, workload, trials, notes },
+                    env,
+                    rule,
+                }
+            },
+        )
 }
 
 proptest! {

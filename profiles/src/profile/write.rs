@@ -46,6 +46,10 @@ fn write_profile(out: &mut fmt::Formatter<'_>, profile: &Profile) -> fmt::Result
     }
     writeln!(out, "baseline = {}", quoted(run.baseline.name()))?;
     writeln!(out, "workload = {}\ntrials = {}", quoted(&run.workload), run.trials)?;
+    if !run.notes.is_empty() {
+        let notes: Vec<String> = run.notes.iter().map(|note| quoted(note)).collect();
+        writeln!(out, "notes = [{}]", notes.join(", "))?;
+    }
     for setting in env {
         writeln!(out, "\n[[env]]")?;
         writeln!(out, "name = {}\nvalue = {}", quoted(&setting.name), quoted(&setting.value))?;

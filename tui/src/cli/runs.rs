@@ -66,6 +66,10 @@ pub(crate) struct ResumeArgs {
     /// Which run.
     #[command(flatten)]
     pub(crate) run: RunArgs,
+    /// Go on without hosts that cannot be used any more, while N are left: the run begins anew on these (default: as the run
+    /// was asked for)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) min_nodes: Option<u32>,
     /// How the run is shown.
     #[command(flatten)]
     pub(crate) show: ShowArgs,

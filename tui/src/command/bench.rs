@@ -9,7 +9,10 @@ use gdrtune_profiles::{
     setting::parse_settings,
     vocab::{Choice, Collective, Environment, Point},
 };
-use gdrtune_session::cluster::pace::PaceConfig;
+use gdrtune_session::{
+    cluster::pace::PaceConfig,
+    open::{Admission, Present},
+};
 use gdrtune_tuner::bench::{Bench, BenchError, Cancel, Item, Outcome, Script, Setup, Timing};
 
 use self::csv::Csv;
@@ -24,7 +27,9 @@ const SAMPLE_US: f64 = 30_000.0;
 pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let points = super::points(&args.measure)?;
     let environment = parse_settings(&args.environment).map_err(Failure::usage)?;
-    let cluster = super::cluster(&args.hosts, &args.measure, &args.nccl)?;
+    let mut cluster = super::cluster(&args.hosts, &args.measure, &args.nccl)?;
+    let min_nodes = super::min_nodes(args.min_nodes, &cluster)?;
+    cluster.admission = Admission { min_nodes, allow_mixed: args.force, ..Admission::default() };
     if args.choices.is_some() {
         return grid::bench(args, &cluster, environment, &points);
     }
@@ -32,16 +37,25 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
         PaceConfig { sample_us: SAMPLE_US, max_iterations: 2_000, min_lease_ms: args.measure.trial.min_lease_ms() };
     let cancel = Cancel::new();
     let mut csv = args.csv.as_ref().map(|path| Csv::create(path, &cancel)).transpose()?;
-    let rows = super::with_bench(&cluster, &points, pace, |bench| {
-        measure(bench, args, environment, &points, &mut csv, &cancel)
+    let (rows, present) = super::with_bench(&cluster, &points, pace, |bench, nodes| {
+        (measure(bench, args, environment, &points, &mut csv, &cancel), nodes.clone())
     })?;
     // A file that could not be written is why measuring ended, where it did.
     csv.map_or(Ok(()), Csv::finish)?;
     let rows = rows?;
-    let ranks = cluster.slots.iter().sum();
+    let ranks = present.request.slots.iter().sum();
     let failed = rows.iter().any(|row| row.timing.is_err());
     print(args, ranks, &rows)?;
-    Ok(if failed { Exit::TrialsFailed } else { Exit::Done })
+    Ok(exit(&present, failed))
+}
+
+/// How a benchmark of these hosts ends.
+fn exit(present: &Present, has_failure: bool) -> Exit {
+    match has_failure {
+        _ if !present.left_out.is_empty() => Exit::NodesLost,
+        true => Exit::TrialsFailed,
+        false => Exit::Done,
+    }
 }
 
 /// Why there are no further samples.

@@ -269,7 +269,7 @@ fn run_check(
     manifest: &Manifest,
 ) -> Result<Vec<RankVerdict>, Failure> {
     let runtime = super::runtime()?;
-    let connected = connect::connect(runtime.handle(), config(args, place)?, &place.hosts, None, &|| false)
+    let connected = connect::connect(runtime.handle(), config(args, place)?, &place.hosts, &|| false)
         .map_err(|error| Failure::new(Exit::Preflight, error))?;
     let plan = CheckPlan {
         slots: place.slots.clone(),
@@ -283,8 +283,8 @@ fn run_check(
     let verdicts = lock::lock(&mut link, &claim, Company { interrupted: &|| false, tell: &super::say })
         .map(|_waited| check::check(&mut link, &plan));
     runtime.block_on(connected.fleet.shutdown());
-    verdicts.map_err(|error| match error {
-        ConnectError::Held { .. } => Failure::new(Exit::Preflight, error).with_hint(WAIT_HINT),
+    verdicts.map_err(|refusal| match refusal.error {
+        error @ ConnectError::Held { .. } => Failure::new(Exit::Preflight, error).with_hint(WAIT_HINT),
         other => super::unusable(other),
     })
 }

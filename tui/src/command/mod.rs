@@ -24,8 +24,8 @@ use gdrtune_profiles::{
 };
 use gdrtune_session::{
     cluster::{CallMode, ClusterBench, pace::PaceConfig},
-    connect::ConnectError,
-    open::{self, ClusterRequest, Measuring, Watcher},
+    connect::{ConnectError, Register},
+    open::{self, Admission, ClusterRequest, Measuring, Present, Watcher},
     run::new_run_id,
 };
 
@@ -132,6 +132,21 @@ fn cluster(hosts: &HostArgs, measure: &MeasureArgs, nccl: &NcclArgs) -> Result<C
     })
 }
 
+/// How many hosts are needed, where it need not be all.
+///
+/// # Errors
+/// Wrong use: more than there are.
+fn min_nodes(wanted: Option<u32>, cluster: &ClusterRequest) -> Result<Option<u32>, Failure> {
+    let hosts = cluster.hosts.len();
+    match wanted {
+        Some(least) if least as usize > hosts => {
+            let are = if hosts == 1 { "is 1 host".to_owned() } else { format!("are {hosts} hosts") };
+            Err(Failure::usage_text(format!("--min-nodes {least}: there {are}")))
+        }
+        _ => Ok(wanted),
+    }
+}
+
 /// The native engine on `place`, with the defaults of everything else.
 fn cluster_at(place: Place) -> Result<ClusterRequest, Failure> {
     announce(&place)?;
@@ -147,6 +162,7 @@ fn cluster_at(place: Place) -> Result<ClusterRequest, Failure> {
         agent_folder: place.agent_folder,
         engine: Engine::Native,
         nccl_library: None,
+        admission: Admission::default(),
         emulate_nodes: false,
         shared: false,
         wait: Duration::ZERO,
@@ -185,14 +201,15 @@ fn with_bench<T>(
     cluster: &ClusterRequest,
     points: &[Point],
     pace: PaceConfig,
-    work: impl FnOnce(&mut ClusterBench<'_>) -> T,
+    work: impl FnOnce(&mut ClusterBench<'_>, &Present) -> T,
 ) -> Result<T, Failure> {
     let runtime = runtime()?;
     let measuring = Measuring { max_bytes: points.iter().map(|p| p.bytes).max().unwrap_or(0), pace };
-    let watcher = Watcher { recorder: None, interrupted: &|| false, tell: &say, notes: Box::new(|_| {}) };
+    let register = Register { recorder: None, numbers: &[] };
+    let watcher = Watcher { register, interrupted: &|| false, tell: &say, notes: Box::new(|_| {}) };
     // Nothing is stored under this id: it is what others are told who find the hosts in use.
     let run = new_run_id();
-    open::with_cluster(runtime.handle(), cluster, &run, measuring, watcher, |bench, _| work(bench)).map_err(unusable)
+    open::with_cluster(runtime.handle(), cluster, &run, measuring, watcher, work).map_err(unusable)
 }
 
 /// Says something on standard error, where anybody listens.

@@ -17,12 +17,14 @@ use super::{presets, tune::Task};
 use crate::{cli::TuneArgs, exit::Failure};
 
 /// Options about hosts, workers and how NCCL is called there.
-const HOST_OPTIONS: [&str; 19] = [
+const HOST_OPTIONS: [&str; 21] = [
     "hosts",
     "exclude-hosts",
     "hostfile",
     "site",
     "ranks-per-node",
+    "min-nodes",
+    "no-probe",
     "launcher",
     "launcher-cmd",
     "ssh-config",

@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use gdrtune_fleet::{LauncherKind, hosts::parse_list};
 use gdrtune_profiles::{
     profile::Profile,
     setting::SpaceSettings,
@@ -20,8 +21,8 @@ use gdrtune_profiles::{
 };
 use gdrtune_session::{
     control::Controls,
-    event::{Command, InputFile, Invocation, Owner, Record, RunEnd},
-    open::ClusterRequest,
+    event::{Command, Event, InputFile, Invocation, Owner, Record, RunEnd},
+    open::{Admission, ClusterRequest},
     output::{Existing, OutputClaim, OutputDir},
     recorder::Recorder,
     resume::Earlier,
@@ -57,6 +58,30 @@ pub(crate) struct Again {
     pub(crate) earlier: Earlier,
 }
 
+impl Again {
+    /// Adds the run's hosts that a smaller Slurm allocation lacks: where they may be left out, they are so with a reason.
+    ///
+    /// # Errors
+    /// Wrong use: the store's hosts cannot be read.
+    fn bring_back_hosts(&self, cluster: &mut ClusterRequest) -> Result<(), Failure> {
+        let Some(Event::RunStarted { hosts, ranks, .. }) = self.records.first().map(|record| &record.event) else {
+            return Ok(());
+        };
+        let all = parse_list("the run's hosts", hosts).map_err(Failure::usage)?.hosts;
+        let place = |name: &str| cluster.hosts.iter().position(|host| host.name == name);
+        let found = all.iter().filter(|host| place(&host.name).is_some()).count();
+        let of_allocation = matches!(cluster.launcher, LauncherKind::Slurm);
+        if !of_allocation || found < cluster.hosts.len() || found == all.len() {
+            return Ok(());
+        }
+        // Jobs have as many tasks on each node; where that is not so, the run's beginning will not be the same.
+        let usual = ranks / all.len() as u32;
+        let slots = all.iter().map(|host| place(&host.name).map_or(usual, |at| cluster.slots[at])).collect();
+        (cluster.slots, cluster.hosts) = (slots, all);
+        Ok(())
+    }
+}
+
 pub(crate) fn demo(args: &DemoArgs, again: Option<Again>) -> Result<Exit, Failure> {
     let cluster = super::cluster_at(hosts::this_machine(hosts::LOCAL_RANKS))?;
     let sizes = parse_sizes(DEMO_SIZES, 4).map_err(Failure::usage)?;
@@ -86,7 +111,7 @@ pub(crate) fn tune(args: &TuneArgs, again: Option<Again>) -> Result<Exit, Failur
     let task = offline::task(args, workload.as_ref(), &settings)?;
     let Task { target, shapes, points, budget_s, max_trials } = match task {
         Some(task) => task,
-        None => cluster_task(args, workload.as_ref(), space.budget_s)?,
+        None => cluster_task(args, workload.as_ref(), space.budget_s, again.as_ref())?,
     };
     if let Target::Offline(request) = &target {
         // It brings its own.
@@ -141,8 +166,21 @@ pub(super) struct Task {
 }
 
 /// A cluster is tuned: a workload's points there, or the collectives and sizes that were named.
-fn cluster_task(args: &TuneArgs, workload: Option<&Workload>, usual_s: f64) -> Result<Task, Failure> {
+fn cluster_task(
+    args: &TuneArgs,
+    workload: Option<&Workload>,
+    usual_s: f64,
+    again: Option<&Again>,
+) -> Result<Task, Failure> {
     let mut cluster = super::cluster(&args.hosts, &args.measure, &args.nccl)?;
+    if let Some(again) = again {
+        again.bring_back_hosts(&mut cluster)?;
+    }
+    cluster.admission = Admission {
+        min_nodes: super::min_nodes(args.min_nodes, &cluster)?,
+        allow_mixed: args.force,
+        probe_pairs: !args.no_probe,
+    };
     let shapes = shapes(args, &mut cluster)?;
     let points = match workload {
         None => super::points(&args.measure)?,
@@ -384,9 +422,17 @@ fn failure(error: run::RunError, engine: Engine, store: &Path) -> Failure {
             "the cluster file says so: take its lost-node out, or give fewer --trials; what was measured is in {}",
             store.display()
         ),
-        run::RunError::Interrupted | run::RunError::NodesLost(_) => {
+        run::RunError::Interrupted => {
             let run = store.file_stem().unwrap_or_default().display();
             format!("gdrtune runs resume {run} goes on from here; what was measured is in {}", store.display())
+        }
+        run::RunError::NodesLost(_) => {
+            let run = store.file_stem().unwrap_or_default().display();
+            format!(
+                "gdrtune runs resume {run} goes on from here once they are back; with --min-nodes N it begins anew on the \
+                 others, if N are left; what was measured is in {}",
+                store.display()
+            )
         }
         _ => format!("everything that was measured is in {}", store.display()),
     };
@@ -413,6 +459,8 @@ fn conclude(outcome: &RunOutcome, store: &Path, after_ui: bool, expect_gain: boo
         RunEnd::Interrupted => Exit::Interrupted,
         RunEnd::NodesLost => Exit::NodesLost,
         RunEnd::Failed => Exit::Unexpected,
+        // The result is of another cluster than was asked for, which whoever deploys it must know first of all.
+        RunEnd::Tuned | RunEnd::DefaultsBest if !outcome.left_out.is_empty() => Exit::NodesLost,
         RunEnd::Tuned | RunEnd::DefaultsBest if outcome.failed_trials > 0 => Exit::TrialsFailed,
         RunEnd::DefaultsBest if expect_gain => Exit::NoGain,
         RunEnd::Tuned | RunEnd::DefaultsBest => Exit::Done,

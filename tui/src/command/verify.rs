@@ -32,7 +32,8 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     }
     let measure = measure_args(args, &profile);
     let all_points = super::points(&measure)?;
-    let cluster = super::cluster(&args.hosts, &measure, &args.nccl)?;
+    let mut cluster = super::cluster(&args.hosts, &measure, &args.nccl)?;
+    cluster.admission.allow_mixed = args.force;
     let (nodes, ranks) = cluster.shape();
     check_shape(&profile, nodes, ranks)?;
     let points = recheck::affected(&profile, nodes, ranks, &all_points);
@@ -42,7 +43,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     }
     let pace = PaceConfig { min_lease_ms: args.trial.min_lease_ms(), ..PaceConfig::default() };
     let plan = RecheckPlan { profile: &profile, points, pairs: args.pairs, seed: args.seed };
-    let result = super::with_bench(&cluster, &plan.points, pace, |bench| {
+    let result = super::with_bench(&cluster, &plan.points, pace, |bench, _| {
         recheck::recheck(bench, &plan, &mut Pairs::new(args.pairs), &Cancel::new())
     })?;
     let result = result.map_err(|error| match &error {

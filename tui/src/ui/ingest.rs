@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use gdrtune_profiles::vocab::Point;
 use gdrtune_session::event::{
-    Arm, Decision, Event, Failure, Level, NodeState, Phase, Record, RunEnd, Trial, TrialResult, goal_words,
+    Arm, Decision, Event, Failure, LeftOut, Level, NodeState, Phase, Record, RunEnd, Trial, TrialResult, goal_words,
+    without,
 };
 
 use super::{
@@ -104,6 +105,19 @@ impl Run {
                 self.summary.start_shape(ShapeInPlay { index, of, n_nodes: nodes, n_ranks: ranks });
                 let sizes = [text::count(u64::from(nodes), "node"), text::count(u64::from(ranks), "rank")];
                 self.note(t_ms, Level::Info, format!("shape {} of {of}: {}", index + 1, sizes.join(", ")));
+            }
+            Event::NodeSet { hosts, nodes, ranks, left_out } => {
+                let sizes = [text::count(u64::from(nodes), "node"), text::count(u64::from(ranks), "rank")];
+                let text = format!("goes on with {hosts}: {}, {}", sizes.join(", "), without(&left_out));
+                self.note(t_ms, Level::Warn, text);
+                self.summary.change_nodes(t_ms, hosts, (nodes, ranks));
+                for LeftOut { index, host, why } in left_out {
+                    self.summary.nodes.entry(index).and_modify(|node| {
+                        if node.state == NodeState::Ready {
+                            *node = Node { host, state: NodeState::Failed, detail: why };
+                        }
+                    });
+                }
             }
             Event::Emulated { why } => {
                 if let Some(label) = &mut self.summary.label {

@@ -272,10 +272,25 @@ impl Summary {
         if let Some(label) = &mut self.label {
             label.shape = Some(shape);
         }
+        self.forget_points();
+    }
+
+    fn forget_points(&mut self) {
         for series in self.points.values_mut() {
             *series = PointSeries::default();
         }
         (self.n_environments, self.environment, self.trying) = (None, None, None);
+    }
+
+    /// Forgets what was measured on other nodes. The time begins anew.
+    pub(crate) fn change_nodes(&mut self, t_ms: u64, hosts: String, (n_nodes, n_ranks): (u32, u32)) {
+        if let Some(label) = &mut self.label {
+            (label.hosts, label.n_nodes, label.n_ranks) = (hosts, n_nodes, n_ranks);
+            if 0 < self.n_trials {
+                label.budget_ms = label.budget_ms.map(|budget| budget + t_ms);
+            }
+        }
+        self.forget_points();
     }
 
     /// Whether no more records will come.

@@ -47,11 +47,16 @@ impl Slurm {
 
     /// Runs a program of Slurm's as [`gdrtune`] is run, with the executable on the search path.
     pub(crate) fn run(&self, home: &Path, program: &str, args: &[&str]) -> Output {
+        self.command(home, program).args(args).output().expect("a program of Slurm's starts")
+    }
+
+    /// The same, not yet started.
+    pub(crate) fn command(&self, home: &Path, program: &str) -> Command {
         let path = std::env::var("PATH").unwrap_or_default();
         let built = Path::new(GDRTUNE).parent().expect("a folder of executables").display();
         let mut command = Command::new(program);
         command.envs(gdrtune(home).get_envs().filter_map(|(name, value)| Some((name, value?))));
-        command.args(args).env("SLURM_CONF", &self.conf).env("PATH", format!("{built}:{path}")).current_dir(home);
-        command.output().expect("a program of Slurm's starts")
+        command.env("SLURM_CONF", &self.conf).env("PATH", format!("{built}:{path}")).current_dir(home);
+        command
     }
 }

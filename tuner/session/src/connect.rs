@@ -68,6 +68,12 @@ pub enum ConnectError {
         /// How many there are beside them.
         more: usize,
     },
+    /// Hosts differ in what must be the same.
+    #[error("the hosts differ in what NCCL needs alike: {}", differences.join("; and "))]
+    Mixed {
+        /// Each difference, with the hosts.
+        differences: Vec<String>,
+    },
     /// Whether other runs hold a host cannot be known.
     #[error("{host}: whether another gdrtune uses it cannot be seen: {why}")]
     NoLock {
@@ -87,11 +93,30 @@ impl ConnectError {
         match self {
             Self::InUse { .. } => Some("wait for it, or measure beside it with --shared"),
             Self::Held { .. } => Some("wait for it with --wait, or measure beside it with --shared"),
+            Self::Mixed { .. } => {
+                Some("make them alike, leave hosts out with -x, or measure all the same with --force")
+            }
             Self::NoLock { .. } => Some(
                 "set GDRTUNE_LOCK_DIR there to a local folder for all users (chmod 1777), or go without by --shared",
             ),
             Self::Hosts { .. } | Self::Fleet(_) | Self::Memory { .. } | Self::Interrupted => None,
         }
+    }
+}
+
+/// Why hosts cannot be used. A run may go on without them.
+#[derive(Debug)]
+pub struct Refusal {
+    /// All of it, for a run that cannot.
+    pub error: ConnectError,
+    /// The hosts that it is about, by their places among those that were looked at, each with its own reason. Empty where
+    /// it is about no host.
+    pub hosts: Vec<(usize, String)>,
+}
+
+impl From<ConnectError> for Refusal {
+    fn from(error: ConnectError) -> Self {
+        Self { error, hosts: Vec::new() }
     }
 }
 
@@ -105,6 +130,25 @@ pub struct Connected {
     pub inventories: Vec<Inventory>,
 }
 
+/// A fleet of which some agents may be missing.
+pub(crate) struct Gathered {
+    pub(crate) fleet: Fleet,
+    pub(crate) events: Receiver<FleetEvent>,
+    /// What each node has, in rank order; nothing of those that are missing.
+    pub(crate) inventories: Vec<Option<Inventory>>,
+    /// Which are missing.
+    pub(crate) missing: Option<Refusal>,
+}
+
+/// Whoever hears of nodes that are being connected.
+#[derive(Clone, Copy)]
+pub struct Register<'a> {
+    /// Takes the events; nobody does without one.
+    pub recorder: Option<&'a Recorder>,
+    /// Number of each host in them; without one, its place.
+    pub numbers: &'a [u32],
+}
+
 /// Starts an agent on every host and waits until each answers or has failed. Blocks; not for a tokio thread.
 ///
 /// # Errors
@@ -113,12 +157,33 @@ pub fn connect(
     runtime: &Handle,
     config: FleetConfig,
     hosts: &[Host],
-    recorder: Option<&Recorder>,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Connected, ConnectError> {
+    let register = Register { recorder: None, numbers: &[] };
+    let Gathered { fleet, events, inventories, missing } = gather(runtime, config, hosts, register, interrupted)?;
+    match missing {
+        None => Ok(Connected { fleet, events, inventories: inventories.into_iter().flatten().collect() }),
+        Some(refusal) => {
+            runtime.block_on(fleet.shutdown());
+            Err(refusal.error)
+        }
+    }
+}
+
+/// The same, with whichever agents answer.
+///
+/// # Errors
+/// [`ConnectError`] where no agent could be started for a reason that lies here, or the user wants no more.
+pub(crate) fn gather(
+    runtime: &Handle,
+    config: FleetConfig,
+    hosts: &[Host],
+    register: Register<'_>,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Gathered, ConnectError> {
     let (sender, events) = mpsc::channel();
     let starting = runtime.spawn(Fleet::connect(config, hosts.to_vec(), sender));
-    let mut nodes = Nodes { hosts, recorder, inventories: vec![None; hosts.len()], reasons: Vec::new() };
+    let mut nodes = Nodes { hosts, register, inventories: vec![None; hosts.len()], missing: Vec::new() };
     loop {
         if interrupted() {
             starting.abort();
@@ -135,47 +200,38 @@ pub fn connect(
     }
     let fleet = match runtime.block_on(starting) {
         Ok(Ok(fleet)) => fleet,
-        Ok(Err(error)) if nodes.reasons.is_empty() => return Err(ConnectError::Fleet(error.to_string())),
-        Ok(Err(_)) => return Err(nodes.failure()),
+        Ok(Err(error)) => return Err(ConnectError::Fleet(error.to_string())),
         Err(error) => return Err(ConnectError::Fleet(error.to_string())),
     };
-    let complete: Option<Vec<Inventory>> = nodes.inventories.iter().cloned().collect();
-    match complete {
-        Some(inventories) if nodes.reasons.is_empty() => Ok(Connected { fleet, events, inventories }),
-        _ => {
-            runtime.block_on(fleet.shutdown());
-            Err(nodes.failure())
-        }
-    }
+    let missing = nodes.refusal();
+    Ok(Gathered { fleet, events, inventories: nodes.inventories, missing })
 }
 
 /// Whether every host has room for its ranks' buffers. A rank keeps a send, a receive and a scratch buffer.
 ///
 /// # Errors
 /// [`ConnectError::Memory`] names the first host that has not.
-pub fn check_memory(
-    hosts: &[Host],
-    slots: &[u32],
-    inventories: &[Inventory],
-    max_bytes: u64,
-) -> Result<(), ConnectError> {
-    for ((host, &ranks), inventory) in hosts.iter().zip(slots).zip(inventories) {
+pub fn check_memory(hosts: &[Host], slots: &[u32], inventories: &[Inventory], max_bytes: u64) -> Result<(), Refusal> {
+    let nodes = hosts.iter().zip(slots).zip(inventories);
+    let too_small = nodes.enumerate().filter_map(|(node, ((host, &ranks), inventory))| {
         let needed = max_bytes.saturating_mul(3 * u64::from(ranks));
         let memory = inventory.memory_bytes;
-        if memory > 0 && needed > memory {
-            return Err(ConnectError::Memory { host: host.name.clone(), ranks, max_bytes, needed, memory });
-        }
-    }
-    Ok(())
+        let error = ConnectError::Memory { host: host.name.clone(), ranks, max_bytes, needed, memory };
+        (memory > 0 && needed > memory).then_some((node, error))
+    });
+    let all: Vec<(usize, ConnectError)> = too_small.collect();
+    let hosts = all.iter().map(|(node, error)| (*node, error.to_string())).collect();
+    all.into_iter().next().map_or(Ok(()), |(_, error)| Err(Refusal { error, hosts }))
 }
 
 /// Whether GPUs and HCAs are free that the run would use. A process whose GPU is not known counts; so does one on any HCA.
 ///
 /// # Errors
 /// [`ConnectError::InUse`] names who uses them.
-pub fn check_device_users(hosts: &[Host], slots: &[u32], inventories: &[Inventory]) -> Result<(), ConnectError> {
+pub fn check_device_users(hosts: &[Host], slots: &[u32], inventories: &[Inventory]) -> Result<(), Refusal> {
     let mut users = Vec::new();
-    for ((host, &ranks), inventory) in hosts.iter().zip(slots).zip(inventories) {
+    let mut refused: Vec<(usize, String)> = Vec::new();
+    for (node, ((host, &ranks), inventory)) in hosts.iter().zip(slots).zip(inventories).enumerate() {
         let gpus = gpus_of_run(&inventory.site_env, ranks);
         let is_wanted = |device: &&UsedDevice| match device {
             UsedDevice::Gpu(index) => gpus.as_ref().is_none_or(|gpus| gpus.contains(index)),
@@ -184,7 +240,12 @@ pub fn check_device_users(hosts: &[Host], slots: &[u32], inventories: &[Inventor
         for user in &inventory.device_users {
             let devices: Vec<String> = user.devices.iter().filter(is_wanted).map(ToString::to_string).collect();
             if !devices.is_empty() {
-                users.push(describe_user(&host.name, user, &devices));
+                let text = describe_user(&host.name, user, &devices);
+                // One of its users explains why a host is out.
+                if refused.last().is_none_or(|(last, _)| *last != node) {
+                    refused.push((node, format!("in use: {text}")));
+                }
+                users.push(text);
             }
         }
     }
@@ -193,7 +254,7 @@ pub fn check_device_users(hosts: &[Host], slots: &[u32], inventories: &[Inventor
     }
     let more = users.len().saturating_sub(SHOWN_USERS);
     users.truncate(SHOWN_USERS);
-    Err(ConnectError::InUse { users, more })
+    Err(Refusal { error: ConnectError::InUse { users, more }, hosts: refused })
 }
 
 /// Numbers of the GPUs that `ranks` workers of a node take, by the rules of the worker: `GDRTUNE_GPU` is a list of CUDA
@@ -233,9 +294,9 @@ fn and_more(more: usize) -> String {
 
 struct Nodes<'a> {
     hosts: &'a [Host],
-    recorder: Option<&'a Recorder>,
+    register: Register<'a>,
     inventories: Vec<Option<Inventory>>,
-    reasons: Vec<String>,
+    missing: Vec<(usize, String)>,
 }
 
 impl Nodes<'_> {
@@ -252,11 +313,11 @@ impl Nodes<'_> {
                 }
             }
             FleetEvent::Failed { node, error } => {
-                self.reasons.push(error.to_string());
+                self.missing.push((node, error.to_string()));
                 self.say(node, NodeState::Failed, error.to_string());
             }
             FleetEvent::Lost { node, why } => {
-                self.reasons.push(why.clone());
+                self.missing.push((node, why.clone()));
                 self.say(node, NodeState::Lost, why);
             }
             FleetEvent::Log { node, line } => self.log(node, line),
@@ -269,20 +330,25 @@ impl Nodes<'_> {
     }
 
     fn log(&self, node: usize, line: String) {
-        if let Some(recorder) = self.recorder {
+        if let Some(recorder) = self.register.recorder {
             recorder.log(Level::Debug, self.name(node), line);
         }
     }
 
     fn say(&self, node: usize, state: NodeState, detail: String) {
-        if let Some(recorder) = self.recorder {
-            recorder.record(Event::Node { index: node as u32, host: self.name(node).to_owned(), state, detail });
+        if let Some(recorder) = self.register.recorder {
+            let index = self.register.numbers.get(node).copied().unwrap_or(node as u32);
+            recorder.record(Event::Node { index, host: self.name(node).to_owned(), state, detail });
         }
     }
 
-    fn failure(self) -> ConnectError {
-        let total = self.hosts.len();
-        ConnectError::Hosts { failed: self.reasons.len(), total, reasons: self.reasons }
+    /// The nodes that are missing, in rank order.
+    fn refusal(&mut self) -> Option<Refusal> {
+        let mut hosts = std::mem::take(&mut self.missing);
+        hosts.sort_by_key(|(node, _)| *node);
+        let reasons: Vec<String> = hosts.iter().map(|(_, why)| why.clone()).collect();
+        let error = ConnectError::Hosts { failed: reasons.len(), total: self.hosts.len(), reasons };
+        (!hosts.is_empty()).then_some(Refusal { error, hosts })
     }
 }
 
@@ -358,7 +424,8 @@ mod tests {
         let unknown = DeviceUser { user: String::new(), command: String::new(), ..user(10, &[UsedDevice::Gpu(0)]) };
         let inventories =
             [inventory(&[], vec![hostile, unknown]), inventory(&[], vec![user(11, &[UsedDevice::Gpu(1)])])];
-        let error = check_device_users(&hosts, &[1, 2], &inventories).unwrap_err();
+        let Refusal { error, hosts: refused } = check_device_users(&hosts, &[1, 2], &inventories).unwrap_err();
+        assert_eq!(refused.iter().map(|(node, _)| *node).collect::<Vec<_>>(), [0, 1], "each once");
         assert_eq!(
             error.to_string(),
             "GPUs or HCAs of the run are in use: n1: pid 9 (ann, x?[2J?) on GPU 0, HCA mlx5_0; \
@@ -366,7 +433,7 @@ mod tests {
         );
 
         let crowd = (1..=7).map(|pid| user(pid, &[UsedDevice::Gpu(0)])).collect();
-        let error = check_device_users(&hosts[..1], &[1], &[inventory(&[], crowd)]).unwrap_err().to_string();
+        let error = check_device_users(&hosts[..1], &[1], &[inventory(&[], crowd)]).unwrap_err().error.to_string();
         assert!(error.contains("pid 5 (ann, python3) on GPU 0; and 2 more") && !error.contains("pid 6"), "{error}");
     }
 }

@@ -12,9 +12,11 @@ use gdrtune_profiles::{
 use serde::{Deserialize, Serialize};
 
 pub use self::importance::{Knob, KnobEffect};
+pub use self::nodes::{LeftOut, without};
 pub use self::resume::{InputFile, Invocation, Owner, RanInstead, ScriptSetup};
 
 mod importance;
+mod nodes;
 mod resume;
 
 /// Version of the lines of a run store.
@@ -91,6 +93,18 @@ pub enum Event {
         state: NodeState,
         /// What it has, or what is wrong.
         detail: String,
+    },
+    /// The run goes on with some of its hosts alone. What was measured before is of other nodes: it is never mixed with what
+    /// comes, and nothing of the result is made of it.
+    NodeSet {
+        /// Hosts that go on, in rank order, folded.
+        hosts: String,
+        /// How many that are.
+        nodes: u32,
+        /// Ranks over all of them.
+        ranks: u32,
+        /// All hosts of the run that are left out, in rank order.
+        left_out: Vec<LeftOut>,
     },
     /// Several nodes turned out to be one machine: they are emulated, and every output says so.
     Emulated {

@@ -143,6 +143,10 @@ fn insert(connection: &Connection, run: &StoredRun) -> rusqlite::Result<()> {
                 )?;
             }
             Event::Shape { nodes, ranks, .. } => shape = (*nodes, *ranks),
+            Event::NodeSet { nodes, ranks, .. } => {
+                shape = (*nodes, *ranks);
+                decisions.clear();
+            }
             Event::Resumed { .. } => (end, summary) = ("", ""),
             Event::Finished { end: how, summary: text } => (end, summary) = (end_name(*how), text),
             _ => {}

@@ -11,7 +11,7 @@ use gdrtune_wire::{FromAgent, Inventory, LockHolder, LockOutcome, LockRequest, S
 
 use crate::{
     cluster::link::{Link, LinkEvent},
-    connect::ConnectError,
+    connect::{ConnectError, Refusal},
     run::utc,
 };
 
@@ -69,8 +69,8 @@ pub struct Company<'a> {
 ///
 /// # Errors
 /// [`ConnectError::Held`] where others hold a node for longer than the plan waits; other kinds where a node does not answer, has
-/// no place for locks, or the user wants no more.
-pub fn lock(link: &mut dyn Link, plan: &LockPlan<'_>, company: Company<'_>) -> Result<bool, ConnectError> {
+/// no place for locks, or the user wants no more. No node is kept then.
+pub fn lock(link: &mut dyn Link, plan: &LockPlan<'_>, company: Company<'_>) -> Result<bool, Refusal> {
     lock_at(PACE, link, plan, company)
 }
 
@@ -78,14 +78,14 @@ pub fn lock(link: &mut dyn Link, plan: &LockPlan<'_>, company: Company<'_>) -> R
 ///
 /// # Errors
 /// Where a node does not answer, or the user wants no more.
-pub fn inventories(link: &mut dyn Link, hosts: &[Host], company: Company<'_>) -> Result<Vec<Inventory>, ConnectError> {
+pub fn inventories(link: &mut dyn Link, hosts: &[Host], company: Company<'_>) -> Result<Vec<Inventory>, Refusal> {
     ask_all(link, hosts, &ToAgent::Inventory, company, |message| match message {
         FromAgent::Inventory(inventory) => Some(*inventory),
         _ => None,
     })
 }
 
-fn lock_at(pace: Pace, link: &mut dyn Link, plan: &LockPlan<'_>, company: Company<'_>) -> Result<bool, ConnectError> {
+fn lock_at(pace: Pace, link: &mut dyn Link, plan: &LockPlan<'_>, company: Company<'_>) -> Result<bool, Refusal> {
     let request = LockRequest { run: plan.run.to_owned(), client: rand::random(), shared: plan.shared };
     let begun = Instant::now();
     let mut told = Vec::new();
@@ -94,21 +94,22 @@ fn lock_at(pace: Pace, link: &mut dyn Link, plan: &LockPlan<'_>, company: Compan
             FromAgent::Lock(outcome) => Some(outcome),
             FromAgent::Refused { why } => Some(LockOutcome::Failed(why)),
             _ => None,
-        })?;
-        let holders = holders(plan, &outcomes, company)?;
+        });
+        // Whoever asks again is another client, so that what is kept would be in its way.
+        let outcomes = outcomes.inspect_err(|_| give_back(link, 0..plan.hosts.len()))?;
+        let holders = holders(plan, &outcomes, company);
+        if !holders.as_ref().is_ok_and(Vec::is_empty) {
+            give_back(link, (0..plan.hosts.len()).filter(|node| outcomes.get(*node) == Some(&LockOutcome::Held)));
+        }
+        let holders = holders?;
         if holders.is_empty() {
             return Ok(!told.is_empty());
-        }
-        for node in 0..plan.hosts.len() {
-            if outcomes.get(node) == Some(&LockOutcome::Held) {
-                link.send(node, ToAgent::Unlock);
-            }
         }
         let is_own = holders.iter().all(|(_, holder)| holder.run == plan.run);
         let patience = plan.wait.max(if is_own { pace.settle_own } else { pace.settle });
         let lines = describe(&holders, now_s());
         if begun.elapsed() >= patience {
-            return Err(held(lines));
+            return Err(refusal(plan, &holders, lines));
         }
         if told != lines {
             // Without a wish to wait, most of the time it is a killed client whose agents are just ending.
@@ -121,14 +122,18 @@ fn lock_at(pace: Pace, link: &mut dyn Link, plan: &LockPlan<'_>, company: Compan
     }
 }
 
+fn give_back(link: &dyn Link, nodes: impl Iterator<Item = usize>) {
+    nodes.for_each(|node| link.send(node, ToAgent::Unlock));
+}
+
 /// The holders and their hosts. A node without a place for locks is an error, but for a run that shares nodes anyway.
 fn holders<'a>(
     plan: &LockPlan<'a>,
     outcomes: &[LockOutcome],
     company: Company<'_>,
-) -> Result<Vec<(&'a str, LockHolder)>, ConnectError> {
+) -> Result<Vec<(&'a str, LockHolder)>, Refusal> {
     let mut found = Vec::new();
-    for (host, outcome) in plan.hosts.iter().zip(outcomes) {
+    for (node, (host, outcome)) in plan.hosts.iter().zip(outcomes).enumerate() {
         match outcome {
             LockOutcome::Held => {}
             LockOutcome::InUse(holders) => found.extend(holders.iter().map(|h| (host.name.as_str(), h.clone()))),
@@ -136,7 +141,9 @@ fn holders<'a>(
                 (company.tell)(&format!("{}: later runs will not see this one: {why}", host.name));
             }
             LockOutcome::Failed(why) => {
-                return Err(ConnectError::NoLock { host: host.name.clone(), why: why.clone() });
+                let error = ConnectError::NoLock { host: host.name.clone(), why: why.clone() };
+                let hosts = vec![(node, error.to_string())];
+                return Err(Refusal { error, hosts });
             }
         }
     }
@@ -152,6 +159,14 @@ fn describe(holders: &[(&str, LockHolder)], now_s: u64) -> Vec<String> {
         format!("{host} is in use by pid {pid} of {user}{run}{since}")
     };
     holders.iter().map(line).collect()
+}
+
+/// Each host with its first holder.
+fn refusal(plan: &LockPlan<'_>, holders: &[(&str, LockHolder)], lines: Vec<String>) -> Refusal {
+    let of_host = |host: &Host| holders.iter().position(|(name, _)| *name == host.name);
+    let nodes = plan.hosts.iter().enumerate();
+    let hosts = nodes.filter_map(|(node, host)| Some((node, lines.get(of_host(host)?)?.clone()))).collect();
+    Refusal { error: held(lines), hosts }
 }
 
 fn held(mut holders: Vec<String>) -> ConnectError {
@@ -172,6 +187,7 @@ fn clock(then_s: u64, now_s: u64) -> String {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "whether since when is today, for people")]
 fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
@@ -183,7 +199,7 @@ fn ask_all<T>(
     message: &ToAgent,
     company: Company<'_>,
     mut pick: impl FnMut(FromAgent) -> Option<T>,
-) -> Result<Vec<T>, ConnectError> {
+) -> Result<Vec<T>, Refusal> {
     for node in 0..hosts.len() {
         link.send(node, message.clone());
     }
@@ -191,7 +207,7 @@ fn ask_all<T>(
     let deadline = Instant::now() + ANSWER_DEADLINE;
     while let Some(silent) = answers.iter().position(Option::is_none) {
         if (company.interrupted)() {
-            return Err(ConnectError::Interrupted);
+            return Err(ConnectError::Interrupted.into());
         }
         match link.receive(POLL) {
             Some(LinkEvent::Message { node, message }) => {
@@ -211,11 +227,11 @@ fn ask_all<T>(
 }
 
 /// Lets time pass; a node that is lost meanwhile is an error.
-fn pause(link: &mut dyn Link, plan: &LockPlan<'_>, length: Duration, company: Company<'_>) -> Result<(), ConnectError> {
+fn pause(link: &mut dyn Link, plan: &LockPlan<'_>, length: Duration, company: Company<'_>) -> Result<(), Refusal> {
     let end = Instant::now() + length;
     loop {
         if (company.interrupted)() {
-            return Err(ConnectError::Interrupted);
+            return Err(ConnectError::Interrupted.into());
         }
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -227,9 +243,11 @@ fn pause(link: &mut dyn Link, plan: &LockPlan<'_>, length: Duration, company: Co
     }
 }
 
-fn lost(hosts: &[Host], node: usize, why: &str) -> ConnectError {
+fn lost(hosts: &[Host], node: usize, why: &str) -> Refusal {
     let name = hosts.get(node).map_or("", |host| host.name.as_str());
-    ConnectError::Hosts { failed: 1, total: hosts.len(), reasons: vec![format!("{name}: {why}")] }
+    let reason = format!("{name}: {why}");
+    let error = ConnectError::Hosts { failed: 1, total: hosts.len(), reasons: vec![reason.clone()] };
+    Refusal { error, hosts: vec![(node, reason)] }
 }
 
 #[cfg(test)]

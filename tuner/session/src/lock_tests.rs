@@ -74,7 +74,7 @@ fn locked(nodes: &mut Nodes, shared: bool, wait: Duration) -> (Result<bool, Stri
     let told = RefCell::new(Vec::new());
     let tell = |text: &str| told.borrow_mut().push(text.to_owned());
     let result = lock_at(QUICK, nodes, &plan, Company { interrupted: &|| false, tell: &tell });
-    (result.map_err(|error| error.to_string()), told.into_inner())
+    (result.map_err(|refusal| refusal.error.to_string()), told.into_inner())
 }
 
 #[test]
@@ -139,12 +139,13 @@ fn a_lost_node_and_the_user_end_the_wait() {
     let company = Company { interrupted: &interrupted, tell: &|_| {} };
     let held: &[LockOutcome] = &[in_use("other")];
     let result = lock_at(QUICK, &mut Nodes::new(&[held, held]), &plan, company);
-    assert!(matches!(result, Err(ConnectError::Interrupted)), "{result:?}");
+    assert!(matches!(result, Err(Refusal { error: ConnectError::Interrupted, .. })), "{result:?}");
 
     let mut nodes = Nodes::new(&[&[], &[LockOutcome::Held]]);
     nodes.queue.get_mut().push_back(LinkEvent::Lost { node: 0, why: "gone".to_owned() });
     let error = lock_at(QUICK, &mut nodes, &plan, Company { interrupted: &|| false, tell: &|_| {} }).unwrap_err();
-    assert_eq!(error.to_string(), "1 of 2 hosts cannot be used: a: gone");
+    assert_eq!(error.error.to_string(), "1 of 2 hosts cannot be used: a: gone");
+    assert_eq!(error.hosts, [(0, "a: gone".to_owned())]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     event::{Event, Level, Record},
-    resume::{Divergence, Earlier, Retrace, Told, is_decision},
+    resume::{Divergence, Earlier, Numbers, Retrace, Told, is_decision},
     store::{RunWriter, StoreError},
 };
 
@@ -29,6 +29,8 @@ struct Inner {
     writer: RunWriter,
     listener: Listener,
     next_seq: u64,
+    /// What comes after what is in the store.
+    numbers: Numbers,
     /// What is in the store already, of a resumed run.
     retrace: Retrace,
     failed: Option<RecordError>,
@@ -50,16 +52,24 @@ pub struct Recorder {
 impl Recorder {
     /// A recorder that writes to `writer` and shows to `listener`.
     pub fn new(writer: RunWriter, listener: Listener) -> Self {
-        Self::at(writer, listener, 0, 0, Retrace::default())
+        Self::at(writer, listener, (0, Numbers::default()), 0, Retrace::default())
     }
 
     /// A recorder that goes on with a run: `writer` is at the end of its file.
     pub fn resume(writer: RunWriter, listener: Listener, earlier: &Earlier) -> Self {
-        Self::at(writer, listener, earlier.next_seq, earlier.t_ms, earlier.retrace.clone())
+        let next = (earlier.next_seq, earlier.measured.next);
+        Self::at(writer, listener, next, earlier.t_ms, earlier.retrace.clone())
     }
 
-    fn at(writer: RunWriter, listener: Listener, next_seq: u64, started_ms: u64, retrace: Retrace) -> Self {
-        let inner = Inner { writer, listener, next_seq, retrace, failed: None, is_cut_short: false, is_broken: false };
+    fn at(
+        writer: RunWriter,
+        listener: Listener,
+        (next_seq, numbers): (u64, Numbers),
+        started_ms: u64,
+        retrace: Retrace,
+    ) -> Self {
+        let (failed, is_cut_short, is_broken) = (None, false, false);
+        let inner = Inner { writer, listener, next_seq, numbers, retrace, failed, is_cut_short, is_broken };
         Self { started: Instant::now(), started_ms, inner: Arc::new(Mutex::new(inner)) }
     }
 
@@ -84,6 +94,7 @@ impl Recorder {
         match inner.writer.append(&record) {
             Ok(()) => {
                 inner.next_seq += 1;
+                inner.numbers.count(&record.event);
                 (inner.listener)(&record);
             }
             Err(error) => {
@@ -102,6 +113,20 @@ impl Recorder {
     /// the way of a resume.
     pub fn cut_short(&self) {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).is_cut_short = true;
+    }
+
+    /// Records that the run goes on with other nodes. What follows is decided anew, whatever was decided before.
+    pub fn change_nodes(&self, event: Event) {
+        {
+            let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            (inner.retrace, inner.is_cut_short) = (Retrace::default(), false);
+        }
+        self.record(event);
+    }
+
+    /// The running numbers after what is in the store.
+    pub fn numbers(&self) -> Numbers {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).numbers
     }
 
     /// Takes the error that stopped the recording, if there is one. A run that cannot be recorded must end.

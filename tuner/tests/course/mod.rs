@@ -219,6 +219,7 @@ fn profile(info: &BenchInfo, candidate: &Candidate) -> Profile {
             fingerprint: "sha256:0".to_owned(),
         },
         run: Run {
+            notes: Vec::new(),
             id: "test".to_owned(),
             tool: "test".to_owned(),
             engine: Engine::Sim,

@@ -190,6 +190,7 @@ fn enter(folder: &OwnedFd, own: &Incarnation, request: &LockRequest) -> io::Resu
     Ok((name, written?))
 }
 
+#[expect(clippy::disallowed_methods, reason = "since when, for people")]
 fn lock_and_write(mut file: File, request: &LockRequest) -> io::Result<File> {
     sys::fchmod(file.as_fd(), FILE_MODE)?;
     sys::flock(file.as_fd(), FlockOperation::NonBlockingLockExclusive)?;

@@ -38,6 +38,7 @@ fn leave(folder: &Path, agent: &Incarnation, client: u64) -> PathBuf {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "what others are told is compared with it")]
 fn another_client_is_told_who_holds_the_node() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("lock");

@@ -26,6 +26,11 @@ pub trait Engine {
     /// [`EngineError`] where a peer's description cannot be used or a peer cannot be reached by `deadline`.
     fn connect(&mut self, peers: &[Vec<u8>], deadline: Instant) -> Result<(), EngineError>;
 
+    /// Version of the library that a bootstrapped rank has loaded; nothing where the engine is all our own.
+    fn library_version(&self) -> Option<String> {
+        None
+    }
+
     /// What a connected rank runs with, as far as the engine can tell.
     fn report(&self) -> EngineReport {
         EngineReport::default()

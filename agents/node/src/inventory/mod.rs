@@ -6,6 +6,8 @@
 
 mod addresses;
 mod device_users;
+mod devices;
+mod nccl_conf;
 mod nvidia_smi;
 
 pub(crate) use device_users::{printable, user_name};
@@ -49,6 +51,7 @@ struct Live {
     links: io::Result<Vec<Link>>,
     variables: Vec<(String, String)>,
     pid: u32,
+    home: Option<PathBuf>,
     nvidia_smi: Option<nvidia_smi::Answer>,
 }
 
@@ -61,7 +64,8 @@ pub fn read(root: &Path) -> Inventory {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())));
     let nvidia_smi = nvidia_smi::ask(std::env::var_os("PATH").as_deref(), nvidia_smi::LIMIT);
     let links = addresses::read();
-    assemble(root, Live { links, variables: variables.collect(), pid: std::process::id(), nvidia_smi })
+    let home = std::env::home_dir();
+    assemble(root, Live { links, variables: variables.collect(), pid: std::process::id(), home, nvidia_smi })
 }
 
 /// The host name, or nothing where it cannot be read.
@@ -80,8 +84,10 @@ fn assemble(root: &Path, live: Live) -> Inventory {
         reader.unreadable.push(format!("interface addresses: {error}"));
         vec![]
     });
+    let nccl_confs = reader.nccl_confs(&live.variables, live.home.as_deref());
     let site_env = site_env(live.variables);
     let device_order = site_env.get(DEVICE_ORDER).map(str::to_owned);
+    let gpus = reader.gpus(live.nvidia_smi.as_ref());
     let asker = device_users::Asker { pid: live.pid, device_order, nvidia_smi: live.nvidia_smi };
     let found = device_users::find(root, &asker);
     reader.unreadable.extend(found.unreadable);
@@ -93,6 +99,11 @@ fn assemble(root: &Path, live: Live) -> Inventory {
         cpus: reader.cpus(),
         memory_bytes: reader.memory_bytes(),
         interfaces: links.into_iter().map(|link| reader.interface(link)).collect(),
+        cpu_model: reader.cpu_model(),
+        driver: reader.driver(),
+        hca_ports: reader.hca_ports(),
+        gpus,
+        nccl_confs,
         site_env,
         unreadable: reader.unreadable,
         device_users: found.users,

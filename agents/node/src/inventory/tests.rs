@@ -28,7 +28,7 @@ fn live(links: Vec<Link>) -> Live {
         ("CUDA_CACHE_PATH", "/tmp"),
     ];
     let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-    Live { links: Ok(links), variables, pid: 1, nvidia_smi: None }
+    Live { links: Ok(links), variables, pid: 1, home: Some("/home/ann".into()), nvidia_smi: None }
 }
 
 #[test]
@@ -44,6 +44,16 @@ fn a_recorded_tree_reads_like_a_machine() {
         ("sys/class/net/ib0/speed", "400000\n"),
         ("sys/class/net/veth/mtu", "1500\n"),
         ("sys/class/net/veth/speed", "-1\n"),
+        ("proc/cpuinfo", "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\n"),
+        ("proc/driver/nvidia/gpus/0000:19:00.0/information", "Model: \t\t NVIDIA H200\nIRQ: 1\n"),
+        ("proc/driver/nvidia/gpus/0000:2b:00.0/information", "Model: \t\t NVIDIA H200\n"),
+        ("sys/module/nvidia/version", "550.54.15\n"),
+        ("sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n"),
+        ("sys/class/infiniband/mlx5_0/ports/1/link_layer", "InfiniBand\n"),
+        ("sys/class/infiniband/mlx5_0/ports/1/rate", "400 Gb/sec (4X NDR)\n"),
+        ("sys/class/infiniband/mlx5_0/ports/2/state", "1: DOWN\n"),
+        ("home/ann/.nccl.conf", "NCCL_DEBUG=WARN\n"),
+        ("etc/nccl.conf", "NCCL_NET=IB\n"),
     ]);
     let links =
         vec![link("lo", &["127.0.0.1", "::1"]), link("ib0", &["fd00::1", "10.0.0.1"]), link("veth", &["10.1.0.1"])];
@@ -57,6 +67,13 @@ fn a_recorded_tree_reads_like_a_machine() {
     assert_eq!(rows, [("lo", true, 65536, None), ("ib0", false, 4092, Some(400_000)), ("veth", false, 1500, None)]);
     let ib0: Vec<String> = inventory.interfaces[1].addresses.iter().map(ToString::to_string).collect();
     assert_eq!(ib0, ["10.0.0.1", "fd00::1"], "IPv4 first");
+    assert_eq!((inventory.cpu_model.as_str(), inventory.driver.as_str()), ("Some CPU @ 2 GHz", "550.54.15"));
+    assert_eq!(inventory.gpus, ["NVIDIA H200", "NVIDIA H200"]);
+    let ports: Vec<_> = inventory.hca_ports.iter().map(|port| (port.hca.as_str(), port.port, port.is_active)).collect();
+    assert_eq!(ports, [("mlx5_0", 1, true), ("mlx5_0", 2, false)]);
+    assert_eq!(inventory.hca_ports[0].rate, "400 Gb/sec (4X NDR)");
+    let confs: Vec<_> = inventory.nccl_confs.iter().map(|file| (file.path.as_str(), file.text.as_str())).collect();
+    assert_eq!(confs, [("/home/ann/.nccl.conf", "NCCL_DEBUG=WARN"), ("/etc/nccl.conf", "NCCL_NET=IB")]);
 }
 
 #[test]

@@ -69,7 +69,11 @@ fn serve(
         let what = format!("rank {rank} of {world}, {what}");
         move |error: crate::engine::EngineError| format!("{what}: {error}")
     };
-    outlet.send(&FromWorker::Bootstrap(engine.bootstrap().map_err(during("bootstrap"))?))?;
+    let bytes = engine.bootstrap().map_err(during("bootstrap"))?;
+    if let Some(version) = engine.library_version() {
+        outlet.send(&FromWorker::Library { version })?;
+    }
+    outlet.send(&FromWorker::Bootstrap(bytes))?;
     let peers = match next(inlet) {
         Some(ToWorker::Connect { peers }) => peers,
         Some(ToWorker::Quit) => return Ok(()),

@@ -213,7 +213,11 @@ pub(crate) fn run(mut workers: Vec<Worker>, items: &[Item]) -> Vec<Vec<ItemOutco
 }
 
 pub(crate) fn bootstrap(worker: &mut Worker) -> Vec<u8> {
-    match worker.receive() {
+    let mut message = worker.receive();
+    if matches!(message, Some(FromWorker::Library { .. })) {
+        message = worker.receive();
+    }
+    match message {
         Some(FromWorker::Bootstrap(bytes)) => bytes,
         other => panic!("{other:?}"),
     }

@@ -210,8 +210,17 @@ fn device_user() -> impl Strategy<Value = DeviceUser> {
 fn inventory() -> impl Strategy<Value = Inventory> {
     let names = (text(), text(), text(), text());
     let rest = (any::<u32>(), any::<u64>(), vec(interface(), 0..4), environment(), vec(text(), 0..3));
-    (names, rest, vec(device_user(), 0..3)).prop_map(
-        |((hostname, boot_id, kernel, arch), (cpus, memory_bytes, interfaces, site_env, unreadable), users)| {
+    let port = (text(), any::<u16>(), text(), text(), any::<bool>())
+        .prop_map(|(hca, port, link_layer, rate, is_active)| HcaPort { hca, port, link_layer, rate, is_active });
+    let conf = (text(), text()).prop_map(|(path, text)| ConfFile { path, text });
+    let devices = (text(), vec(text(), 0..3), text(), vec(port, 0..3), vec(conf, 0..3));
+    (names, rest, vec(device_user(), 0..3), devices).prop_map(
+        |(
+            (hostname, boot_id, kernel, arch),
+            (cpus, memory_bytes, interfaces, site_env, unreadable),
+            users,
+            (cpu_model, gpus, driver, hca_ports, nccl_confs),
+        )| {
             Inventory {
                 hostname,
                 boot_id,
@@ -223,6 +232,11 @@ fn inventory() -> impl Strategy<Value = Inventory> {
                 site_env,
                 unreadable,
                 device_users: users,
+                cpu_model,
+                gpus,
+                driver,
+                hca_ports,
+                nccl_confs,
             }
         },
     )
@@ -250,6 +264,7 @@ pub(crate) fn from_worker() -> impl Strategy<Value = FromWorker> {
         any::<u64>().prop_map(|script| FromWorker::ScriptDone { script }),
         text().prop_map(FromWorker::Failed),
         text().prop_map(FromWorker::Output),
+        text().prop_map(|version| FromWorker::Library { version }),
     ]
 }
 

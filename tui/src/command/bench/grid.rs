@@ -17,7 +17,7 @@ use gdrtune_tuner::{
     stats,
 };
 
-use super::{csv::Csv, ended};
+use super::{csv::Csv, ended, exit};
 use crate::{
     cli::BenchArgs,
     command,
@@ -45,14 +45,14 @@ pub(super) fn bench(
     let mut csv = args.csv.as_ref().map(|path| Csv::create(path, &cancel)).transpose()?;
     // As long as in a search: what a grid is compared with.
     let pace = PaceConfig { min_lease_ms: args.measure.trial.min_lease_ms(), ..PaceConfig::default() };
-    let measured = command::with_bench(cluster, points, pace, |bench| {
-        measure(bench, args, environment, points, &mut csv, &cancel)
+    let (measured, present) = command::with_bench(cluster, points, pace, |bench, nodes| {
+        (measure(bench, args, environment, points, &mut csv, &cancel), nodes.clone())
     })?;
     // A file that could not be written is why measuring ended, where it did.
     csv.map_or(Ok(()), Csv::finish)?;
     let measured = measured?;
-    print(args, cluster.slots.iter().sum(), &measured.times)?;
-    Ok(if measured.has_failure { Exit::TrialsFailed } else { Exit::Done })
+    print(args, present.request.slots.iter().sum(), &measured.times)?;
+    Ok(exit(&present, measured.has_failure))
 }
 
 fn measure(

@@ -34,10 +34,15 @@ pub(super) fn resume(args: ResumeArgs) -> Result<Exit, Failure> {
     env::set_current_dir(dir).with_context(|| format!("go to {dir}, where the run began")).map_err(Failure::usage)?;
     let words = ["gdrtune"].into_iter().chain(earlier.invocation.args.iter().map(String::as_str));
     let cli = Cli::read(words.map(OsString::from)).context("read the run's arguments").map_err(Failure::usage)?;
+    let on_hosts = matches!(&cli.command, Command::Tune(tune) if tune.measure.engine.is_real());
+    if args.min_nodes.is_some() && !on_hosts {
+        return Err(Failure::usage_text("--min-nodes: this run reaches no hosts: leave it out"));
+    }
     let again = Some(Again { writer, records: run.records, earlier });
     match cli.command {
         Command::Tune(mut tune) => {
             tune.show = args.show;
+            tune.min_nodes = args.min_nodes.or(tune.min_nodes);
             tune::tune(&tune, again)
         }
         Command::Demo(mut demo) => {

@@ -7,7 +7,7 @@ use std::{
 
 use gdrtune_profiles::vocab::Point;
 use gdrtune_session::{
-    event::{Event, Record, TrialResult},
+    event::{Event, Record, TrialResult, without},
     index, store,
 };
 
@@ -73,6 +73,11 @@ impl Page {
                 self.lines.push(("resumed at", format!("{at}: {trials} trials were not repeated")));
             }
             Event::Shape { index, .. } => self.shape = *index,
+            Event::NodeSet { hosts, nodes, ranks, left_out } => {
+                let text = format!("{nodes} node(s) {hosts}, {ranks} ranks, {}", without(left_out));
+                self.lines.push(("from then", text));
+                self.verdicts.clear();
+            }
             Event::Trial(trial) => {
                 self.trials += 1;
                 self.failed += u64::from(matches!(trial.result, TrialResult::Failed { .. }));

@@ -1,7 +1,7 @@
 //! Snapshots of whole screens, and the styles and words that carry meaning.
 
 use gdrtune_profiles::vocab::{Engine, Point};
-use gdrtune_session::event::{Event, NodeState, Owner, RunEnd};
+use gdrtune_session::event::{Event, LeftOut, NodeState, Owner, RunEnd};
 use ratatui::style::{Color, Modifier, Style};
 
 use super::*;
@@ -70,6 +70,26 @@ fn a_new_shape_is_named_and_its_charts_begin_anew() {
     assert_eq!((summary.n_ranks(), summary.gain(), summary.points.len()), (16, None, n_points));
     assert!(summary.points.values().all(|series| series.default_us().is_none() && series.verdict.is_none()));
     assert_eq!(state.run.trials.len(), n_trials, "the list of trials is the whole run's");
+}
+
+#[test]
+fn with_fewer_nodes_the_charts_and_the_time_begin_anew() {
+    let mut state = finished((120, 40));
+    state.run.summary.ended = None;
+    let budget_ms = |state: &State| state.run.summary.label.as_ref().unwrap().budget_ms.unwrap();
+    let (budget, n_trials) = (budget_ms(&state), state.run.trials.len());
+    let left_out = vec![LeftOut { index: 2, host: "vh3".into(), why: "lost: silent for 12 s".into() }];
+    let event = Event::NodeSet { hosts: "vh[1-2,4]".into(), nodes: 3, ranks: 3, left_out };
+    feed(&mut state, [&Record { seq: 0, t_ms: 60_000, event }]);
+    let rows = rows(&state);
+    assert!(rows[0].contains("vh[1-2,4]") && rows[0].contains("3 nodes, 3 ranks"), "{}", rows[0]);
+    assert!(rows.concat().contains("of 3 ready"), "{rows:#?}");
+    let said = "goes on with vh[1-2,4]: 3 nodes, 3 ranks, without vh3 (lost: silent for 12 s)";
+    assert_eq!(state.run.log.get(state.run.log.end() - 1).map(|line| line.text.as_str()), Some(said));
+    assert_eq!(budget_ms(&state), budget + 60_000);
+    let summary = &state.run.summary;
+    assert!(summary.points.values().all(|series| series.default_us().is_none() && series.verdict.is_none()));
+    assert_eq!((summary.gain(), state.run.trials.len()), (None, n_trials), "the list of trials is the whole run's");
 }
 
 #[test]

@@ -64,6 +64,8 @@ pub(super) enum Progress {
 #[derive(Debug, Default)]
 struct Rank {
     bootstrap: Option<Vec<u8>>,
+    /// Version of the library that its engine has loaded.
+    library: Option<String>,
     connected: Option<EngineReport>,
     outcomes: VecDeque<ItemOutcome>,
     script_done: bool,
@@ -157,6 +159,7 @@ impl Group {
             FromWorker::ScriptDone { script: id } if Some(id) == script => state.script_done = true,
             FromWorker::Failed(why) => state.failed = Some(why),
             FromWorker::Output(line) => state.last_line = line,
+            FromWorker::Library { version } => state.library = Some(version),
             FromWorker::Item { .. } | FromWorker::ScriptDone { .. } => {}
         }
     }
@@ -207,6 +210,11 @@ impl Group {
         self.ranks.iter_mut().map(|r| r.bootstrap.take().unwrap_or_default()).collect()
     }
 
+    /// Versions of the ranks' library, in rank order; none where there is no library.
+    pub(super) fn library_versions(&self) -> Vec<&str> {
+        self.ranks.iter().filter_map(|r| r.library.as_deref()).collect()
+    }
+
     pub(super) fn all_connected(&self) -> bool {
         self.ranks.iter().all(|r| r.connected.is_some())
     }
@@ -253,13 +261,18 @@ impl Group {
         Some((combine(&outcomes), predictions))
     }
 
+    /// Whether every rank has answered every item of the script.
+    pub(super) fn script_is_done(&self) -> bool {
+        self.ranks.iter().all(|r| r.script_done)
+    }
+
     /// The agents did not keep the lease themselves.
     pub(super) fn overrun(&mut self) {
         self.overrun = true;
     }
 
     pub(super) fn progress(&self) -> Progress {
-        if self.taken == self.items && self.ranks.iter().all(|r| r.script_done) {
+        if self.taken == self.items && self.script_is_done() {
             Progress::Done
         } else if self.overrun || self.first_end() {
             Progress::Broken

@@ -43,30 +43,46 @@ pub trait Link {
     fn receive(&mut self, timeout: Duration) -> Option<LinkEvent>;
 }
 
-/// A connected fleet as a [`Link`].
+/// Nodes of a connected fleet as a [`Link`].
 pub struct FleetLink<'a> {
     fleet: &'a Fleet,
     events: &'a Receiver<FleetEvent>,
+    /// The fleet's number of each node.
+    nodes: Vec<usize>,
 }
 
 impl<'a> FleetLink<'a> {
-    /// The events must be those of this fleet.
+    /// All nodes of the fleet. The events must be those of this fleet.
     pub fn new(fleet: &'a Fleet, events: &'a Receiver<FleetEvent>) -> Self {
-        Self { fleet, events }
+        let nodes = (0..fleet.hosts().len()).collect();
+        Self::of(fleet, events, nodes)
+    }
+
+    /// Those of the fleet's nodes, in rising order. What others say is not heard.
+    pub(crate) fn of(fleet: &'a Fleet, events: &'a Receiver<FleetEvent>, nodes: Vec<usize>) -> Self {
+        Self { fleet, events, nodes }
+    }
+
+    fn place(&self, node: usize) -> Option<usize> {
+        self.nodes.binary_search(&node).ok()
     }
 }
 
 impl Link for FleetLink<'_> {
     fn send(&self, node: usize, message: ToAgent) {
-        // A node that is gone says so by `Lost`; there is nothing more to do about it here.
-        self.fleet.send(node, &message).ok();
+        if let Some(&node) = self.nodes.get(node) {
+            // One that is gone says so by `Lost`; there is nothing more to do about it here.
+            self.fleet.send(node, &message).ok();
+        }
     }
 
     fn receive(&mut self, timeout: Duration) -> Option<LinkEvent> {
         match self.events.recv_timeout(timeout) {
-            Ok(FleetEvent::Message { node, message }) => Some(LinkEvent::Message { node, message }),
-            Ok(FleetEvent::Lost { node, why }) => Some(LinkEvent::Lost { node, why }),
-            Ok(FleetEvent::Log { node, line }) => Some(LinkEvent::Log { node, line }),
+            Ok(FleetEvent::Message { node, message }) => {
+                self.place(node).map(|node| LinkEvent::Message { node, message })
+            }
+            Ok(FleetEvent::Lost { node, why }) => self.place(node).map(|node| LinkEvent::Lost { node, why }),
+            Ok(FleetEvent::Log { node, line }) => self.place(node).map(|node| LinkEvent::Log { node, line }),
             Ok(FleetEvent::Connecting { .. } | FleetEvent::Ready { .. } | FleetEvent::Failed { .. })
             | Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => {

@@ -8,6 +8,7 @@ mod credit;
 mod group;
 pub mod link;
 pub mod pace;
+mod pairs;
 mod probe;
 mod rest;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use gdrtune_wire::{EngineReport, FromAgent, FromWorker, Prediction, ToAgent, ToW
 pub(crate) use self::config::shape;
 pub use self::{
     config::{CallMode, ClusterConfig},
+    pairs::PairProbe,
     probe::Probe,
 };
 use self::{
@@ -34,6 +36,7 @@ use self::{
     pace::PaceBook,
     rest::{Ran, Rest},
 };
+use crate::homogeneity::by_value;
 
 /// How long a group may take from its start to a working communicator.
 const SETUP_DEADLINE: Duration = Duration::from_secs(30);
@@ -159,13 +162,7 @@ impl<'a> ClusterBench<'a> {
         }
         match self.link.receive(POLL) {
             None => Ok(()),
-            Some(LinkEvent::Lost { node, why }) => {
-                (self.notes)(ClusterNote::NodeLost { node, why: why.clone() });
-                let host = self.config.hosts.get(node).map_or("a node", String::as_str);
-                let why = format!("{host} is lost: {why}");
-                self.lost.get_or_insert_with(|| why.clone());
-                Err(BenchError::Lost(why))
-            }
+            Some(LinkEvent::Lost { node, why }) => Err(self.lose(node, &why)),
             Some(LinkEvent::Log { node, line }) => {
                 (self.notes)(ClusterNote::Log { node, warning: false, line });
                 Ok(())
@@ -207,6 +204,14 @@ impl<'a> ClusterBench<'a> {
             | FromAgent::Lock(_)
             | FromAgent::Installation(_) => {}
         }
+    }
+
+    fn lose(&mut self, node: usize, why: &str) -> BenchError {
+        (self.notes)(ClusterNote::NodeLost { node, why: why.to_owned() });
+        let host = self.config.hosts.get(node).map_or("a node", String::as_str);
+        let why = format!("{host} is lost: {why}");
+        self.lost.get_or_insert_with(|| why.clone());
+        BenchError::Lost(why)
     }
 
     fn check_lost(&self) -> Result<(), BenchError> {
@@ -301,9 +306,31 @@ impl<'a> ClusterBench<'a> {
             self.link.send(node, ToAgent::Start(start));
         }
         self.wait_for(group, cancel, deadline, Group::all_bootstrapped)?;
+        if let Some(why) = self.other_versions(group) {
+            return Err(BenchError::Setup { setup: describe(&group.setup), why });
+        }
         let connect = ToWorker::Connect { peers: group.take_bootstrap() };
         self.tell_workers(group, &connect);
         self.wait_for(group, cancel, deadline, Group::all_connected)
+    }
+
+    /// That nodes have loaded different versions of NCCL, which can hang where it does not refuse them itself.
+    fn other_versions(&self, group: &Group) -> Option<String> {
+        // Of every rank, or of none where the engine has no library.
+        let of_rank = group.library_versions();
+        let ranks = self.config.hosts.iter().zip(&self.config.slots);
+        let ranks = ranks.flat_map(|(host, &slots)| std::iter::repeat_n(host.as_str(), slots as usize));
+        let mut known: Vec<(&str, String)> = ranks.zip(of_rank.iter().map(|version| (*version).to_owned())).collect();
+        known.dedup();
+        let versions = by_value(known.into_iter());
+        let texts: Vec<String> = versions.iter().map(|(hosts, version)| format!("{hosts}: {version}")).collect();
+        (texts.len() > 1).then(|| {
+            format!(
+                "the version of NCCL differs: {}; install one on all hosts, name it with --nccl PATH, or leave hosts out \
+                 with -x",
+                texts.join("; ")
+            )
+        })
     }
 
     /// Waits until `done`; a worker that ends, or the deadline, is a failed setup.

@@ -34,6 +34,7 @@ enum Fault {
     CrashThenLose,
     Silence,
     RefuseStart,
+    OtherNccl,
     TwoChannels,
 }
 
@@ -133,6 +134,10 @@ impl Link for FakeLink {
                     return nodes.end(node, start.group, &cause);
                 }
                 for rank in start.ranks {
+                    if nodes.fault == Fault::OtherNccl {
+                        let version = if node == 1 { "2.27.3" } else { "2.28.9" }.to_owned();
+                        nodes.worker(node, start.group, rank, FromWorker::Library { version });
+                    }
                     nodes.worker(node, start.group, rank, FromWorker::Bootstrap(vec![rank as u8]));
                 }
             }
@@ -413,6 +418,19 @@ fn a_setup_that_cannot_start_is_an_error_with_the_workers_own_words() {
         result.unwrap_err().to_string(),
         "start workers with NCCL_SOCKET_IFNAME==railC: rank 0 did not start: no such interface: `railC`"
     );
+}
+
+#[test]
+fn nodes_with_another_nccl_are_told_before_they_connect() {
+    let mut lab = lab(Fault::OtherNccl);
+    let (samples, result) = run(&mut lab, &live(vec![item(None, 1)]));
+    assert!(samples.is_empty());
+    let error = result.unwrap_err().to_string();
+    assert!(
+        error.contains("the version of NCCL differs: vh1: 2.28.9; vh2: 2.27.3; install one on all hosts"),
+        "{error}"
+    );
+    assert!(lab.nodes.borrow().groups.is_empty(), "nothing is left");
 }
 
 #[test]

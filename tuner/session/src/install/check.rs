@@ -243,7 +243,7 @@ impl Rank {
             FromWorker::Item { outcome, .. } => self.outcome = Some(outcome),
             FromWorker::ScriptDone { .. } => self.done = true,
             FromWorker::Failed(why) => self.failed = Some(why),
-            FromWorker::Output(_) => {}
+            FromWorker::Output(_) | FromWorker::Library { .. } => {}
         }
     }
 }

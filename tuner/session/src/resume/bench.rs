@@ -30,9 +30,10 @@ pub struct Ledger<'r> {
 }
 
 impl<'r> Ledger<'r> {
-    /// The ledger of a run that begins, or goes on: `earlier` is what another process has run, in order.
-    pub fn new(recorder: &'r Recorder, earlier: VecDeque<EarlierScript>) -> Self {
-        Self { recorder, earlier, scripts: 0, now_s: 0.0 }
+    /// The ledger of a run that begins, or goes on: `earlier` is what another process has run, in order, the first script
+    /// with this number.
+    pub fn new(recorder: &'r Recorder, first: u64, earlier: VecDeque<EarlierScript>) -> Self {
+        Self { recorder, earlier, scripts: first, now_s: 0.0 }
     }
 
     /// A bench over `inner`, which is always the same one.

@@ -5,6 +5,7 @@
 //! a recorder that holds every decision against the stored one ([`Retrace`]) instead of recording it again.
 
 mod bench;
+mod numbers;
 mod retrace;
 
 use std::collections::VecDeque;
@@ -14,9 +15,10 @@ use gdrtune_tuner::bench::{BenchError, Outcome, Sample, Timing};
 pub(crate) use self::retrace::{Told, is_decision};
 pub use self::{
     bench::{EarlierScript, Ledger, RecordedBench},
+    numbers::Numbers,
     retrace::{Divergence, Retrace},
 };
-use crate::event::{Event, Failure, Invocation, RanInstead, Record, RunEnd, Trial, TrialResult};
+use crate::event::{Event, Failure, Invocation, LeftOut, RanInstead, Record, RunEnd, Trial, TrialResult};
 
 /// A run that cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -61,17 +63,19 @@ pub struct Earlier {
     pub t_ms: u64,
 }
 
-/// What an earlier process of a run has measured. The default is that of a new run.
+/// What an earlier process of a run has measured on the nodes that it had last. The default is that of a new run.
 #[derive(Debug, Clone, Default)]
 pub struct Measured {
     /// Its scripts, in order; only the last can be cut off.
     pub scripts: VecDeque<EarlierScript>,
-    /// Number of the next set of processes.
-    pub next_process: u32,
     /// The question how to go on that was first answered with the end of the search.
     pub finish_at: Option<u64>,
-    /// Trials.
-    pub trials: u64,
+    /// Hosts of the run that were left out.
+    pub left_out: Vec<LeftOut>,
+    /// Where the numbers of these nodes' events begin.
+    pub first: Numbers,
+    /// The numbers that come after all that is in the store.
+    pub next: Numbers,
 }
 
 impl Earlier {
@@ -106,13 +110,28 @@ impl Earlier {
 }
 
 impl Measured {
+    /// What a run begins with on other nodes: nothing, and the numbers go on.
+    pub(crate) fn nothing(numbers: Numbers) -> Self {
+        Self { first: numbers, next: numbers, ..Self::default() }
+    }
+
+    /// Trials on these nodes.
+    pub fn trials(&self) -> u64 {
+        self.next.trials - self.first.trials
+    }
+
     /// `None` where a trial cannot be placed.
     fn of(records: &[Record]) -> Option<Self> {
         let mut measured = Self::default();
         // The bench's clock when the last script ended, and the run's time when the next one began.
         let mut clock = (0.0, 0);
         for Record { t_ms, event, .. } in records {
+            measured.next.count(event);
             match event {
+                Event::NodeSet { left_out, .. } => {
+                    clock = (0.0, *t_ms);
+                    measured = Self { left_out: left_out.clone(), ..Self::nothing(measured.next) };
+                }
                 Event::Script { .. } => {
                     clock.1 = *t_ms;
                     measured.scripts.push_back(EarlierScript { samples: Vec::new(), now_s: clock.0, end: None });
@@ -121,17 +140,12 @@ impl Measured {
                     let script = measured.scripts.back_mut()?;
                     script.samples.push(sample(trial)?);
                     script.now_s = clock.0 + t_ms.saturating_sub(clock.1) as f64 / 1e3;
-                    measured.next_process = measured.next_process.max(trial.process + 1);
-                    measured.trials += 1;
                 }
                 Event::ScriptEnded { clock_s, unstarted, .. } => {
                     let script = measured.scripts.back_mut()?;
                     let unstarted = unstarted.clone().map(|(setup, why)| BenchError::Setup { setup, why });
                     (script.now_s, script.end) = (*clock_s, Some(unstarted.map_or(Ok(()), Err)));
                     clock.0 = *clock_s;
-                }
-                Event::WorkersStarted { process, .. } => {
-                    measured.next_process = measured.next_process.max(process + 1);
                 }
                 Event::Finishing { question } => measured.finish_at = Some(*question),
                 _ => {}
@@ -169,4 +183,26 @@ fn sample(trial: &Trial) -> Option<Sample> {
         },
     };
     Some(Sample { item: trial.item? as usize, process: trial.process, outcome })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::ScriptSetup;
+
+    #[test]
+    fn what_was_measured_on_other_nodes_is_not_taken_up_and_its_numbers_are_not_used_again() {
+        let script = |script| Event::Script { script, setup: ScriptSetup::Site, fresh: false, items: Vec::new() };
+        let workers = |process| Event::WorkersStarted { process, setup: String::new(), setup_ms: 1.0, engine: None };
+        let out = LeftOut { index: 1, host: "b".into(), why: "lost".into() };
+        let set = Event::NodeSet { hosts: "a,c".into(), nodes: 2, ranks: 2, left_out: vec![out.clone()] };
+        let finishing = Event::Finishing { question: 3 };
+        let events = [workers(0), script(0), script(1), finishing, workers(3), set, workers(4), script(2)];
+        let record = |(seq, event): (u64, Event)| Record { seq, t_ms: 0, event };
+        let measured = Measured::of(&(0..).zip(events).map(record).collect::<Vec<_>>()).unwrap();
+        assert_eq!((measured.scripts.len(), measured.finish_at, measured.trials()), (1, None, 0));
+        assert_eq!(measured.left_out, [out]);
+        let numbers = |scripts, processes| Numbers { trials: 0, scripts, processes };
+        assert_eq!((measured.first, measured.next), (numbers(2, 4), numbers(3, 5)));
+    }
 }

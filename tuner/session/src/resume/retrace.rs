@@ -42,6 +42,8 @@ impl Retrace {
         for record in records {
             match &record.event {
                 Event::Log { level, host, text } => retrace.logs.push((*level, host.clone(), text.clone())),
+                // All but what the run is was decided for other nodes.
+                Event::NodeSet { .. } => retrace.decisions.truncate(1),
                 event if is_decision(event) => retrace.decisions.push_back((record.seq, event.clone())),
                 _ => {}
             }
@@ -102,6 +104,7 @@ pub(crate) const fn is_decision(event: &Event) -> bool {
         Event::Invoked(_)
         | Event::Resumed { .. }
         | Event::Node { .. }
+        | Event::NodeSet { .. }
         | Event::WorkersStarted { .. }
         | Event::Log { .. }
         | Event::Finished { .. } => false,
@@ -178,6 +181,11 @@ mod tests {
         assert_eq!(told.hold(search()), Told::Before);
         assert!(told.is_over());
         assert_eq!(told.hold(space(&["3"])), Told::New(space(&["3"])));
+
+        let node_set = Event::NodeSet { hosts: "a".into(), nodes: 1, ranks: 1, left_out: Vec::new() };
+        let mut told = retrace(&[search(), space(&["1"]), node_set, space(&["2"])]);
+        let held = [search(), space(&["2"])].map(|event| told.hold(event));
+        assert_eq!(held, [Told::Before, Told::Before], "what was decided for other nodes is left");
 
         for (now, expected) in [
             (space(&["1", "4"]), r#"`space`: dimensions.NCCL_BUFFSIZE[1] was "2" and is "4""#),

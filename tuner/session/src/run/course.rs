@@ -43,6 +43,8 @@ pub(super) struct Course<'a> {
     pub(super) emulated: Option<String>,
     /// What is measured on, in words.
     pub(super) place: String,
+    /// What the result's readers must know of the nodes.
+    pub(super) notes: Vec<String>,
 }
 
 /// One shape of a run.
@@ -88,16 +90,17 @@ impl<'a> Course<'a> {
         controls: &'a Controls,
         venue: &dyn Venue,
     ) -> Self {
-        Self { config, recorder, controls, emulated: venue.emulated(), place: venue.place() }
+        let (emulated, place, notes) = (venue.emulated(), venue.place(), venue.notes());
+        Self { config, recorder, controls, emulated, place, notes }
     }
 
     /// Measures, and writes what ships.
     pub(super) fn run(&self, venue: &mut dyn Venue, earlier: Measured) -> Result<RunOutcome, RunError> {
-        let mut ledger = Ledger::new(self.recorder, earlier.scripts);
+        let mut ledger = Ledger::new(self.recorder, earlier.first.scripts, earlier.scripts);
         if let Some(why) = &self.emulated {
             self.recorder.record(Event::Emulated { why: why.clone() });
         }
-        let mut observer = RunObserver::new(self.recorder, self.controls, earlier.finish_at);
+        let mut observer = RunObserver::new(self.recorder, self.controls, earlier.first, earlier.finish_at);
         let results = if self.config.shapes.is_empty() {
             let tuned = self.tune(self.config.clone(), venue, &mut ledger, &mut observer)?;
             Results { is_cut: tuned.unverified.is_some(), tuned: vec![tuned], ..Results::default() }
@@ -186,7 +189,7 @@ impl<'a> Course<'a> {
         let outcome = run.search(bench, observer)?;
         if outcome.points.is_empty() {
             let is_early = self.controls.is_winding_up();
-            return Err(if is_early { RunError::Interrupted } else { run.nothing_measured(&outcome) });
+            return Err(if is_early { RunError::Interrupted } else { run.nothing_measured(&outcome, observer.failed) });
         }
         run.warn_of_unreached(&outcome);
         if outcome.stopped_by == StoppedBy::Request && self.controls.is_winding_up() {
@@ -230,7 +233,7 @@ impl<'a> Course<'a> {
         };
         // A shape that was asked for and could not be measured is a failure like that of a trial.
         let failed_trials = failed_trials + results.failed;
-        Ok(RunOutcome { end, summary: results.headline(), written, failed_trials })
+        Ok(RunOutcome { end, summary: results.headline(), written, failed_trials, left_out: Vec::new() })
     }
 }
 
@@ -359,7 +362,14 @@ impl<'a> Run<'a> {
     }
 
     /// Why there is no result although the default arm runs.
-    fn nothing_measured(&self, outcome: &SearchOutcome) -> RunError {
+    fn nothing_measured(&self, outcome: &SearchOutcome, failed: u64) -> RunError {
+        // More time or trials would not help.
+        if failed > outcome.trials / 2 {
+            return RunError::Internal(format!(
+                "nothing could be compared: {failed} of {} measurements hung, crashed or gave wrong results, each as the log says",
+                outcome.trials
+            ));
+        }
         if let Some(text) = self.too_little(outcome) {
             return RunError::Usage(text);
         }

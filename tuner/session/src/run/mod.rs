@@ -5,7 +5,9 @@ pub(crate) mod facts;
 mod goal;
 mod id;
 mod observer;
+mod roster;
 mod shape;
+mod slow_nodes;
 mod summary;
 mod venue;
 mod verify;
@@ -20,6 +22,7 @@ use gdrtune_profiles::{
 };
 use gdrtune_tuner::{
     bench::{BenchError, BenchInfo},
+    observe::Directive,
     search::{SearchError, Strategy},
 };
 use tokio::runtime::Handle;
@@ -27,6 +30,7 @@ use tokio::runtime::Handle;
 pub(crate) use self::id::utc;
 use self::{
     course::{Course, Run},
+    roster::Roster,
     venue::{ClusterVenue, OfflineVenue, Venue},
 };
 pub use self::{
@@ -38,9 +42,9 @@ pub use self::{
 };
 use crate::{
     cluster::{ClusterNote, pace::PaceConfig},
-    connect::ConnectError,
+    connect::{ConnectError, Register},
     control::Controls,
-    event::{Event, Invocation, Level, NodeState, Phase, RunEnd, SCHEMA_VERSION},
+    event::{Event, Invocation, LeftOut, Level, NodeState, Phase, RunEnd, SCHEMA_VERSION},
     offline::OfflineRequest,
     open::{self, ClusterRequest, Measuring, Watcher},
     output::{OutputDir, OutputError},
@@ -115,6 +119,8 @@ pub struct RunOutcome {
     pub written: Vec<PathBuf>,
     /// Hangs, crashes and wrong results.
     pub failed_trials: u64,
+    /// Hosts that it is not about, although they were asked for.
+    pub left_out: Vec<LeftOut>,
 }
 
 /// A run without an outcome.
@@ -186,7 +192,7 @@ pub fn tune(
     recorder.record(started(config));
     recorder.record(match &earlier {
         None => Event::Invoked(Invocation { out: config.out.claimed(), ..config.invocation.clone() }),
-        Some(earlier) => Event::Resumed { at: id::now(), trials: earlier.trials, by: config.invocation.by.clone() },
+        Some(earlier) => Event::Resumed { at: id::now(), trials: earlier.trials(), by: config.invocation.by.clone() },
     });
     let result = match &config.target {
         Target::Cluster(cluster) => connect_and_run(config, cluster, earlier, recorder, controls, runtime),
@@ -272,6 +278,7 @@ fn run_at(
     Course::new(config, recorder, controls, venue).run(venue, earlier)
 }
 
+/// Runs on the hosts. Where some are lost and the user allows it, the run begins anew on those that are left.
 fn connect_and_run(
     config: &RunConfig,
     cluster: &ClusterRequest,
@@ -284,22 +291,75 @@ fn connect_and_run(
     if earlier.is_none() {
         recorder.record(Event::Phase { phase: Phase::Connect });
     }
+    // Nodes that measured before were looked at then.
+    let mut is_new = earlier.is_none();
+    let mut earlier = earlier.unwrap_or_default();
+    let roster = RefCell::new(Roster::new(cluster, earlier.left_out.clone()));
+    let mut first_loss = None;
+    loop {
+        let lost = RefCell::new(Vec::new());
+        let stage = Stage { config, roster: &roster, lost: &lost, recorder, controls };
+        let result = run_on(&stage, runtime, is_new, earlier);
+        is_new = false;
+        let is_wanted = controls.directive() == Directive::Continue && !recorder.has_failed();
+        match (result, first_loss) {
+            (Err(RunError::NodesLost(why)), _) if is_wanted && roster.borrow_mut().lose(&lost.take()) => {
+                first_loss = Some(why);
+            }
+            (Err(RunError::Connect(error)), Some(why)) => {
+                return Err(RunError::NodesLost(format!("{why}; and the others cannot be used: {error}")));
+            }
+            (result, _) => return result.map(|outcome| roster.borrow().label(outcome)),
+        }
+        earlier = Measured::nothing(recorder.numbers());
+    }
+}
+
+/// A run on the hosts of its roster.
+#[derive(Clone, Copy)]
+struct Stage<'a, 'r> {
+    config: &'a RunConfig,
+    roster: &'a RefCell<Roster<'r>>,
+    /// Takes the hosts that are lost on the way, by their places among those that are in.
+    lost: &'a RefCell<Vec<(usize, String)>>,
+    recorder: &'a Recorder,
+    controls: &'a Controls,
+}
+
+/// Runs on the hosts that are in; slow ones are named first where the run is new.
+fn run_on(stage: &Stage<'_, '_>, runtime: &Handle, is_new: bool, earlier: Measured) -> Result<RunOutcome, RunError> {
+    let Stage { config, roster, lost, recorder, controls } = *stage;
+    let (request, numbers) = (roster.borrow().request(), roster.borrow().numbers());
     let max_bytes = config.points.iter().map(|p| p.bytes).max().unwrap_or(0);
     let pace = PaceConfig { min_lease_ms: config.min_lease_ms, ..PaceConfig::default() };
-    let notes = RefCell::new(recorder.clone());
-    let hosts: Vec<&str> = cluster.hosts.iter().map(|h| h.name.as_str()).collect();
     let watcher = Watcher {
-        recorder: Some(recorder),
+        register: Register { recorder: Some(recorder), numbers: &numbers },
         // Nothing was found yet that could be written.
         interrupted: &|| controls.is_aborted() || controls.is_winding_up() || recorder.has_failed(),
         tell: &|text| recorder.log(Level::Warn, "", text.to_owned()),
-        notes: Box::new(|note| record_note(&notes.borrow(), &hosts, note)),
+        notes: Box::new(|note| {
+            if let ClusterNote::NodeLost { node, why } = &note {
+                lost.borrow_mut().push((*node, why.clone()));
+            }
+            record_note(recorder, &roster.borrow(), note);
+        }),
     };
     let measuring = Measuring { max_bytes, pace };
-    let result = open::with_cluster(runtime, cluster, &config.run_id, measuring, watcher, |bench, inventories| {
-        let earlier = earlier.unwrap_or_default();
-        bench.number_processes_from(earlier.next_process);
-        run_at(config, earlier, recorder, controls, &mut ClusterVenue::new(cluster, bench, inventories))
+    let result = open::with_cluster(runtime, &request, &config.run_id, measuring, watcher, |bench, nodes| {
+        let changed = roster.borrow_mut().settle(&nodes.left_out);
+        let earlier = match changed {
+            None => earlier,
+            Some(event) => {
+                recorder.change_nodes(event);
+                Measured::nothing(recorder.numbers())
+            }
+        };
+        if is_new && nodes.request.admission.probe_pairs {
+            slow_nodes::name(bench, &nodes.request.hosts, recorder, controls.cancel())?;
+        }
+        bench.number_processes_from(earlier.next.processes);
+        let notes = [roster.borrow().notes(), nodes.accepted.clone()].concat();
+        run_at(config, earlier, recorder, controls, &mut ClusterVenue::new(nodes, bench, notes))
     });
     result.unwrap_or_else(|error| match error {
         ConnectError::Interrupted => Err(RunError::Interrupted),
@@ -307,21 +367,19 @@ fn connect_and_run(
     })
 }
 
-fn record_note(recorder: &Recorder, hosts: &[&str], note: ClusterNote) {
-    let host = |node: usize| hosts.get(node).copied().unwrap_or_default();
+fn record_note(recorder: &Recorder, roster: &Roster<'_>, note: ClusterNote) {
     match note {
         ClusterNote::WorkersStarted { process, setup, setup_time, engine } => {
             let (setup_ms, engine) = (setup_time.as_secs_f64() * 1e3, facts::engine_facts(engine));
             recorder.record(Event::WorkersStarted { process, setup, setup_ms, engine });
         }
-        ClusterNote::NodeLost { node, why } => recorder.record(Event::Node {
-            index: node as u32,
-            host: host(node).to_owned(),
-            state: NodeState::Lost,
-            detail: why,
-        }),
+        ClusterNote::NodeLost { node, why } => {
+            let (index, host) = roster.member(node);
+            let (host, state, detail) = (host.to_owned(), NodeState::Lost, why);
+            recorder.record(Event::Node { index, host, state, detail });
+        }
         ClusterNote::Log { node, warning, line } => {
-            recorder.log(if warning { Level::Warn } else { Level::Debug }, host(node), line);
+            recorder.log(if warning { Level::Warn } else { Level::Debug }, roster.member(node).1, line);
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::{
     control::Controls,
     event::{Arm, Command, Event, Failure, Knob, Level, Phase, RanInstead, ScriptSetup, Trial, TrialResult},
     recorder::Recorder,
+    resume::Numbers,
 };
 
 /// The watcher of a run: everything goes to the recorder.
@@ -24,11 +25,11 @@ pub(super) struct RunObserver<'a> {
     pub(super) deployed: Vec<(Setup, Environment)>,
     /// The environment that the search is at.
     environment: u64,
-    /// Measurements so far.
+    /// Number of the next measurement.
     trials: u64,
     /// Hangs, crashes and wrong results so far.
     pub(super) failed: u64,
-    /// Scripts so far.
+    /// Number of the next script.
     scripts: u64,
     /// How often it was asked how to go on.
     questions: u64,
@@ -40,16 +41,17 @@ pub(super) struct RunObserver<'a> {
 }
 
 impl<'a> RunObserver<'a> {
-    pub(super) fn new(recorder: &'a Recorder, controls: &'a Controls, finish_at: Option<u64>) -> Self {
+    /// The watcher of a run whose next events have these numbers.
+    pub(super) fn new(recorder: &'a Recorder, controls: &'a Controls, first: Numbers, finish_at: Option<u64>) -> Self {
         Self {
             recorder,
             controls,
             ranks: 0,
             deployed: Vec::new(),
             environment: 0,
-            trials: 0,
+            trials: first.trials,
             failed: 0,
-            scripts: 0,
+            scripts: first.scripts,
             questions: 0,
             finish_at,
             is_finishing: false,

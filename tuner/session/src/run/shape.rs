@@ -176,36 +176,16 @@ impl Shapes {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use gdrtune_fleet::LauncherKind;
-    use gdrtune_profiles::vocab::{DataType, Engine};
+    use gdrtune_profiles::vocab::Engine;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::cluster::CallMode;
+    use crate::open::tests::request;
 
     fn cluster(hosts: &[(&str, Option<u32>)], emulate_nodes: bool) -> ClusterRequest {
         let host = |&(name, slots): &(&str, Option<u32>)| Host { slots, ..Host::named(name) };
-        ClusterRequest {
-            build_id: String::new(),
-            executable: "gdrtune".into(),
-            hosts: hosts.iter().map(host).collect(),
-            slots: vec![1; hosts.len()],
-            launcher: LauncherKind::Local,
-            fanout: 1,
-            environment: Vec::new(),
-            remote_folder: None,
-            agent_folder: None,
-            engine: Engine::Nccl,
-            nccl_library: None,
-            emulate_nodes,
-            shared: false,
-            wait: Duration::ZERO,
-            worker_command: Vec::new(),
-            data_type: DataType::F32,
-            calls: CallMode::default(),
-        }
+        let hosts: Vec<Host> = hosts.iter().map(host).collect();
+        ClusterRequest { slots: vec![1; hosts.len()], hosts, emulate_nodes, engine: Engine::Nccl, ..request(&[]) }
     }
 
     const THREE: &[(&str, Option<u32>)] = &[("a", None), ("b", Some(4)), ("c", None)];

@@ -103,6 +103,7 @@ impl Summary<'_> {
                 run.id
             )?;
         }
+        run.notes.iter().try_for_each(|note| writeln!(out, "**Note:** {note}."))?;
         let baseline = match run.baseline {
             gdrtune_profiles::profile::Baseline::Site => "the site's own environment",
             gdrtune_profiles::profile::Baseline::Stock => "nothing set at all",

@@ -17,7 +17,7 @@ use crate::{
     cluster::{CallMode, ClusterBench, Probe},
     event::{Event, GdrUse, Level},
     offline::{Offline, OfflineRequest},
-    open::ClusterRequest,
+    open::{ClusterRequest, Present},
     recorder::Recorder,
 };
 
@@ -40,6 +40,11 @@ pub(super) trait Venue {
 
     /// What is measured on, in words.
     fn place(&self) -> String;
+
+    /// What the result's readers must know of the nodes, in sentences.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// What is known of a venue besides times.
@@ -69,15 +74,13 @@ pub(super) struct ClusterVenue<'a, 'b> {
     present: ClusterRequest,
     bench: &'a mut ClusterBench<'b>,
     inventories: &'a [Inventory],
+    notes: Vec<String>,
 }
 
 impl<'a, 'b> ClusterVenue<'a, 'b> {
-    pub(super) fn new(
-        whole: &'a ClusterRequest,
-        bench: &'a mut ClusterBench<'b>,
-        inventories: &'a [Inventory],
-    ) -> Self {
-        Self { whole, present: whole.clone(), bench, inventories }
+    pub(super) fn new(present: &'a Present, bench: &'a mut ClusterBench<'b>, notes: Vec<String>) -> Self {
+        let Present { request: whole, inventories, .. } = present;
+        Self { whole, present: whole.clone(), bench, inventories, notes }
     }
 
     /// Inventories of the present shape's hosts.
@@ -157,6 +160,10 @@ impl Venue for ClusterVenue<'_, '_> {
 
     fn place(&self) -> String {
         facts::place(self.whole, self.inventories, self.emulated().as_deref())
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
     }
 }
 

@@ -96,6 +96,7 @@ fn shipped_profile(course: &Course<'_>, results: &Results<'_>) -> Result<Profile
     let rule = results.tuned.iter().flat_map(rules_of).collect();
     let mut profile = skeleton(&largest.run, &largest.outcome, course.emulated.is_some());
     profile.run.trials = results.tuned.iter().map(|tuned| tuned.outcome.trials).sum();
+    profile.run.notes.clone_from(&course.notes);
     Ok(Profile { env: env.collect(), rule, ..profile })
 }
 
@@ -180,6 +181,7 @@ fn skeleton(run: &Run<'_>, outcome: &SearchOutcome, emulated: bool) -> Profile {
             baseline: Baseline::Site,
             workload: workload(&run.config.goal, survey.calls),
             trials: outcome.trials,
+            notes: Vec::new(),
         },
         env: Vec::new(),
         rule: Vec::new(),

@@ -63,6 +63,7 @@ mod tests {
         }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "files have ages")]
     fn set_age(path: &Path, age: Duration) {
         File::open(path).unwrap().set_modified(SystemTime::now() - age).unwrap();
     }

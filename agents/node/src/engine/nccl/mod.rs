@@ -287,6 +287,13 @@ impl Engine for NcclEngine {
         })
     }
 
+    fn library_version(&self) -> Option<String> {
+        match &self.stage {
+            Stage::Loaded(loaded) => Some(loaded.nccl.version.to_string()),
+            _ => None,
+        }
+    }
+
     fn report(&self) -> EngineReport {
         let Stage::Connected(ready) = &self.stage else { return EngineReport::default() };
         EngineReport {
