@@ -123,7 +123,9 @@ impl Place {
                 (self.name, self.nodes, self.ranks) = (hosts.clone(), *nodes, *ranks);
             }
             Event::Emulated { .. } => self.emulated = true,
-            Event::Shape { nodes, ranks, .. } => (self.nodes, self.ranks) = (*nodes, *ranks),
+            Event::Shape { nodes, ranks, .. } | Event::NodeSet { nodes, ranks, .. } => {
+                (self.nodes, self.ranks) = (*nodes, *ranks);
+            }
             Event::Node { index, host, state, .. } => match state {
                 NodeState::Connecting | NodeState::Ready => drop(self.hosts.insert(*index, host.clone())),
                 NodeState::Failed | NodeState::Lost => drop(self.hosts.remove(index)),
@@ -347,6 +349,9 @@ mod tests {
             Event::Shape { index: 0, of: 2, nodes: 2, ranks: 4 },
             node(0, NodeState::Lost),
             trial(1, failed),
+            Event::NodeSet { hosts: "vh3".into(), nodes: 1, ranks: 2, left_out: Vec::new() },
+            node(1, NodeState::Lost),
+            trial(2, timed()),
         ];
         let rows = rows(&records("native", events));
         let text = csv(&rows);
@@ -358,7 +363,9 @@ mod tests {
                  r1,native,,0,28,search,vh[1-3],3,6,3,{environment},allreduce,65536,tree/ll/2,,timed,128,129.5,127,140,60,0.75,\
                  0.512,20,\n\
                  r1,native,emulated,1,56,search,vh[2-3],2,4,3,{environment},allreduce,65536,tree/ll/2,,hung,,,,,,,,,\
-                 \"killed \"\"at\"\" its\ndeadline\"\n",
+                 \"killed \"\"at\"\" its\ndeadline\"\n\
+                 r1,native,emulated,2,77,search,vh3,1,2,3,{environment},allreduce,65536,tree/ll/2,,timed,128,129.5,127,140,60,\
+                 0.75,0.512,20,\n",
                 COLUMNS.join(",")
             )
         );
