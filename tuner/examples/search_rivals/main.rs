@@ -3,7 +3,7 @@
 //! - `search_rivals regret GRID.csv [SEEDS [FIRST_SEED]]`: contestant, variant, budget, seed, regret.
 //! - `search_rivals score GRID.csv PICKS.csv`: the same for picks that were made elsewhere.
 //! - `search_rivals points GRID.csv BUDGET [SEEDS]`: where our search and the oracle lose at each point.
-//! - `search_rivals environments GRID.csv [SEEDS]`: our strategies on a grid with environments.
+//! - `search_rivals environments GRID.csv [SEEDS [FIRST_SEED [STRATEGY...]]]`: our strategies on a grid with environments.
 //! - `search_rivals score-environments GRID.csv PICKS.csv`: the same for incumbents that were found elsewhere.
 
 mod contestants;
@@ -33,16 +33,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let grid = |path: &str| -> Result<Grid, Box<dyn Error>> { Ok(Grid::parse(&fs::read_to_string(path)?)?) };
     let seeds = |word: Option<&&str>| word.map_or(Ok(SEEDS), |word| word.parse());
+    let range = |rest: &[&str]| -> Result<Range<u64>, Box<dyn Error>> {
+        let first: u64 = rest.get(1).map_or(Ok(0), |word| word.parse())?;
+        Ok(first..first + seeds(rest.first())?)
+    };
     let text = match words[..] {
-        ["regret", path, ref rest @ ..] => {
-            let first: u64 = rest.get(1).map_or(Ok(0), |word| word.parse())?;
-            regret(&Game::new(grid(path)?), first..first + seeds(rest.first())?)?
-        }
+        ["regret", path, ref rest @ ..] => regret(&Game::new(grid(path)?), range(rest)?)?,
         ["score", path, picks] => picks::score(&Game::new(grid(path)?), &fs::read_to_string(picks)?)?,
         ["points", path, budget, ref rest @ ..] => {
             points::compare(&Game::new(grid(path)?), budget.parse()?, seeds(rest.first())?)?
         }
-        ["environments", path, ref rest @ ..] => environments::ours(&grid(path)?, seeds(rest.first())?)?,
+        ["environments", path, ref rest @ ..] => {
+            environments::ours(&grid(path)?, range(rest)?, rest.get(2..).unwrap_or_default())?
+        }
         ["score-environments", path, picks] => environments::score(&grid(path)?, &fs::read_to_string(picks)?)?,
         _ => return Err("use one of: regret, score, points, environments, score-environments".into()),
     };
