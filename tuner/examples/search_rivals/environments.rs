@@ -21,7 +21,7 @@ use crate::{
     picks::{point_and_choice, rows},
 };
 
-const BUDGETS: [u64; 5] = [1_000, 2_000, 4_000, 8_000, 12_000];
+const BUDGETS: [u64; 4] = [1_000, 2_000, 4_000, 8_000];
 /// Within this of the best counts as found.
 const FOUND: f64 = 1.03;
 const HEADER: &str = "contestant,budget,seed,found_after,environments,starts,gap,environment_gap\n";

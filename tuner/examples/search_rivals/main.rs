@@ -1,6 +1,6 @@
 //! Our search and its rivals on a recorded grid, as CSV on standard output. `benches/search/README.md` says how it is used.
 //!
-//! - `search_rivals regret GRID.csv [SEEDS [FIRST_SEED]]`: contestant, variant, budget, seed, regret.
+//! - `search_rivals regret GRID.csv [SEEDS [FIRST_SEED [CONTESTANT...]]]`: contestant, variant, budget, seed, regret.
 //! - `search_rivals score GRID.csv PICKS.csv`: the same for picks that were made elsewhere.
 //! - `search_rivals points GRID.csv BUDGET [SEEDS]`: where our search and the oracle lose at each point.
 //! - `search_rivals environments GRID.csv [SEEDS [FIRST_SEED [STRATEGY...]]]`: our strategies on a grid with environments.
@@ -38,7 +38,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(first..first + seeds(rest.first())?)
     };
     let text = match words[..] {
-        ["regret", path, ref rest @ ..] => regret(&Game::new(grid(path)?), range(rest)?)?,
+        ["regret", path, ref rest @ ..] => {
+            regret(&Game::new(grid(path)?), range(rest)?, rest.get(2..).unwrap_or_default())?
+        }
         ["score", path, picks] => picks::score(&Game::new(grid(path)?), &fs::read_to_string(picks)?)?,
         ["points", path, budget, ref rest @ ..] => {
             points::compare(&Game::new(grid(path)?), budget.parse()?, seeds(rest.first())?)?
@@ -53,11 +55,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Every contestant at every budget and seed, by every rule that makes picks of its samples.
-fn regret(game: &Game, seeds: Range<u64>) -> Result<String, Box<dyn Error>> {
+/// Every contestant (or those named) at every budget and seed, by every rule that makes picks of its samples.
+fn regret(game: &Game, seeds: Range<u64>, names: &[&str]) -> Result<String, Box<dyn Error>> {
     let mut text = String::from("contestant,variant,budget,seed,regret\n");
     let most = BUDGETS.into_iter().max().unwrap_or_default();
-    for contestant in contestants::all(game, most) {
+    let all = contestants::all(game, most).into_iter();
+    for contestant in all.filter(|contestant| names.is_empty() || names.contains(&contestant.name)) {
         for budget in BUDGETS {
             for seed in seeds.clone() {
                 let play = contestant.play(game, budget, seed)?;

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::race::expected_fall;
 
-/// Expected gain (percent of log time) below which no further environment is started.
-const LEAST_PROMISE: f64 = 0.3;
+/// Expected gain (percent of log time) below which no further environment is started: half of what a verdict asks of a setting.
+const LEAST_PROMISE: f64 = 1.0;
 /// Spaces up to this many vectors are looked at in full; of larger ones, what is near the best and random ones.
 const FEW_VECTORS: usize = 2_048;
 /// Random vectors that are looked at then.
