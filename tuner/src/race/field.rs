@@ -12,7 +12,8 @@
 /// Degrees of freedom of the sample noise and of the links: heavy tails, finite variance.
 const TAIL: f64 = 4.0;
 /// Samples kept per cell; older ones make room (drift), far more than a close race needs. Few must not be kept: a cell with several
-/// modes is then sampled until the kept ones are lucky. With 64, seven of ten replayed searches of environments ended in a wrong one.
+/// modes is then sampled until the kept ones are lucky. With 64, 37 of 60 replayed searches of 8,000 draws ended in a wrong environment,
+/// with 1,024, 12.
 const KEPT: usize = 1024;
 /// Sweeps of belief propagation per update; messages are kept from update to update.
 const SWEEPS: usize = 3;
