@@ -61,11 +61,12 @@ class Regret(unittest.TestCase):
 
 class Environments(unittest.TestCase):
     def test_never_found_counts_as_later_than_all(self):
-        keys = "contestant", "budget", "seed", "found_after", "environments", "starts", "gap"
-        runs = [("auto", "2000", "0", "4", "9", "12", "0.01"), ("auto", "2000", "1", "", "9", "14", "0.05")]
-        runs.append(("auto", "2000", "2", "8", "9", "10", "0.03"))
+        keys = "contestant", "budget", "seed", "found_after", "environments", "starts", "gap", "environment_gap"
+        runs = [("auto", "2000", "0", "4", "9", "12", "0.01", "0.01"), ("auto", "2000", "1", "", "9", "14", "0.05", "0.0")]
+        runs.append(("auto", "2000", "2", "8", "9", "10", "0.03", "0.02"))
         (line,) = table.environment_table([dict(zip(keys, run)) for run in runs])[2:]
         self.assertTrue(line.startswith("| 2,000 | auto | 2 of 3 | 8 | 1 of 3 | 9.0 | 12.0 | 3.00 ± "), line)
+        self.assertIn(" | 1.00 ± ", line)
 
 
 class Helpers(unittest.TestCase):

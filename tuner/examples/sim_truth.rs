@@ -1,5 +1,5 @@
 //! Tunes every cluster of the library with many seeds and compares with the planted truth: `sim_truth [SEEDS [CLUSTER...]]`.
-//! A cluster is a name of the library or a path. `sim_truth times CLUSTER` shows what there is to find instead, and
+//! SEEDS is a number, or FIRST..END. A cluster is a name of the library or a path. `sim_truth times CLUSTER` shows what there is to find instead, and
 //! `sim_truth cost CLUSTER` what the tuner itself takes for a search, in time and memory.
 
 #[path = "../tests/course/mod.rs"]
@@ -7,6 +7,8 @@ mod course;
 
 use std::{
     fs,
+    num::ParseIntError,
+    ops::Range,
     path::Path,
     time::{Duration, Instant},
 };
@@ -29,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if arguments.first().is_some_and(|first| first == "cost") {
         return arguments[1..].iter().try_for_each(|name| cost(&cluster(name)?));
     }
-    let seeds: u64 = if arguments.is_empty() { 20 } else { arguments.remove(0).parse()? };
+    let seeds = if arguments.is_empty() { 0..20 } else { seeds(&arguments.remove(0))? };
     let library = || Cluster::PRESETS.iter().map(|preset| preset.name.to_owned()).collect();
     let names: Vec<String> = if arguments.is_empty() { library() } else { arguments };
     println!(
@@ -39,14 +41,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for name in names {
         let cluster = cluster(&name)?;
         let started = Instant::now();
-        let reports: Vec<course::Report> = (0..seeds).map(|seed| course::tune(&cluster, seed)).collect();
+        let reports: Vec<course::Report> = seeds.clone().map(|seed| course::tune(&cluster, seed)).collect();
         let count = |is: fn(&course::Report) -> bool| reports.iter().filter(|report| is(report)).count();
         let middle = |value: fn(&course::Report) -> f64| {
             median(&reports.iter().map(value).collect::<Vec<_>>()).unwrap_or_default()
         };
         println!(
-            "{name:<24} {:>4}/{seeds:<2} {:>7} {:>7} {:>7.0} {:>6.0} {:>7.0} s {:>5.1} s",
+            "{name:<24} {:>4}/{:<2} {:>7} {:>7} {:>7.0} {:>6.0} {:>7.0} s {:>5.1} s",
             count(|report| report.missed.is_empty()),
+            reports.len(),
             count(|report| !report.losing.is_empty()),
             count(|report| report.ships),
             middle(|report| report.trials as f64),
@@ -54,7 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             middle(|report| report.simulated_s),
             started.elapsed().as_secs_f64(),
         );
-        for (seed, report) in reports.iter().enumerate() {
+        for (seed, report) in seeds.clone().zip(&reports) {
             for unsteady in &report.unsteady {
                 println!("    seed {seed}: {unsteady:?}");
             }
@@ -68,6 +71,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     Ok(())
+}
+
+/// `20` or `1001..1061`.
+fn seeds(text: &str) -> Result<Range<u64>, ParseIntError> {
+    let (first, end) = text.split_once("..").unwrap_or(("0", text));
+    Ok(first.parse()?..end.parse()?)
 }
 
 /// Adds up the time that is spent in the bench, so that the rest is the tuner's own.

@@ -3,7 +3,7 @@
 //! For each number of environments, the search is run again with the same seed and told to finish once that many have a score: what it
 //! then gives is what it held best at that moment.
 
-use std::{collections::BTreeMap, error::Error, fmt::Write as _};
+use std::{collections::BTreeMap, error::Error, fmt::Write as _, ops::Range};
 
 use gdrtune_profiles::vocab::{Choice, Environment, Point};
 use gdrtune_tuner::{
@@ -21,10 +21,10 @@ use crate::{
     picks::{point_and_choice, rows},
 };
 
-const BUDGETS: [u64; 3] = [1_000, 2_000, 4_000];
+const BUDGETS: [u64; 4] = [1_000, 2_000, 4_000, 8_000];
 /// Within this of the best counts as found.
 const FOUND: f64 = 1.03;
-const HEADER: &str = "contestant,budget,seed,found_after,environments,starts,gap\n";
+const HEADER: &str = "contestant,budget,seed,found_after,environments,starts,gap,environment_gap\n";
 
 /// NCCL's own values where nothing is set: one thread, one socket, 4 MiB (the recorded grid's default arm).
 fn site(grid: &Grid) -> Environment {
@@ -43,6 +43,8 @@ struct Held {
     starts: u64,
     /// Its truth over the best truth of all environments and choices.
     gap: f64,
+    /// The best truth of its environment over that of all: what remains of the gap is the choices' part.
+    environment_gap: f64,
 }
 
 /// Geometric mean over points of the choices' truth, in microseconds; `None` where a point has no choice.
@@ -53,17 +55,19 @@ fn score_of(grid: &Grid, environment: &Environment, choices: &BTreeMap<Point, Ch
     stats::geometric_mean(&times)
 }
 
+/// The best that an environment has; infinite if it is not in the grid.
+fn best_score_of(grid: &Grid, environment: &Environment) -> f64 {
+    let Some(cells) = grid.environments.get(environment) else { return f64::INFINITY };
+    let best = |point: Point| {
+        let choices = cells.keys().filter(|(other, _)| *other == point).filter_map(|(_, choice)| *choice);
+        choices.filter_map(|choice| truth(cells, point, choice)).fold(f64::INFINITY, f64::min)
+    };
+    stats::geometric_mean(&grid.points().into_iter().map(best).collect::<Vec<_>>()).unwrap_or(f64::INFINITY)
+}
+
 /// The best that any environment has.
 fn best_score(grid: &Grid) -> f64 {
-    let score = |environment: &Environment| {
-        let cells = &grid.environments[environment];
-        let best = |point: Point| {
-            let choices = cells.keys().filter(|(other, _)| *other == point).filter_map(|(_, choice)| *choice);
-            choices.filter_map(|choice| truth(cells, point, choice)).fold(f64::INFINITY, f64::min)
-        };
-        stats::geometric_mean(&grid.points().into_iter().map(best).collect::<Vec<_>>()).unwrap_or(f64::INFINITY)
-    };
-    grid.environments.keys().map(score).fold(f64::INFINITY, f64::min)
+    grid.environments.keys().map(|environment| best_score_of(grid, environment)).fold(f64::INFINITY, f64::min)
 }
 
 /// Ends a search once `most` environments have a score.
@@ -105,29 +109,32 @@ fn held(grid: &Grid, strategy: Strategy, budget: u64, seed: u64, most: u64) -> R
     let mut whole = site;
     whole.0.extend(outcome.environment.0.clone());
     let choices = outcome.points.iter().filter_map(|result| Some((result.pick.point, result.pick.choice?))).collect();
-    let gap = score_of(grid, &whole, &choices).unwrap_or(f64::INFINITY) / best_score(grid);
-    Ok(Held { environments: limit.started, starts: limit.starts, gap })
+    let best = best_score(grid);
+    let gap = score_of(grid, &whole, &choices).unwrap_or(f64::INFINITY) / best;
+    let environment_gap = best_score_of(grid, &whole) / best;
+    Ok(Held { environments: limit.started, starts: limit.starts, gap, environment_gap })
 }
 
 /// The first number of environments from which on what was held is good, and stays so; `None` if it ends off.
 fn found_after(held: &[Held]) -> Option<u64> {
-    held.iter().find(|held| held.gap <= FOUND).map(|held| held.environments)
+    held.iter().rev().take_while(|held| held.gap <= FOUND).last().map(|held| held.environments)
 }
 
 fn row(contestant: &str, budget: &str, seed: &str, held: &[Held]) -> String {
     let Some(last) = held.last() else { return String::new() };
     let found = found_after(held).map(|found| found.to_string()).unwrap_or_default();
-    let Held { environments, starts, gap } = last;
-    format!("{contestant},{budget},{seed},{found},{environments},{starts},{:.6}\n", gap - 1.0)
+    let Held { environments, starts, gap, environment_gap } = last;
+    let (gap, environment_gap) = (gap - 1.0, environment_gap - 1.0);
+    format!("{contestant},{budget},{seed},{found},{environments},{starts},{gap:.6},{environment_gap:.6}\n")
 }
 
-/// Every strategy of ours at every budget and seed.
-pub(crate) fn ours(grid: &Grid, seeds: u64) -> Result<String, Box<dyn Error>> {
+/// Strategies of ours (all, if none is named) at every budget and seed.
+pub(crate) fn ours(grid: &Grid, seeds: Range<u64>, names: &[&str]) -> Result<String, Box<dyn Error>> {
     let mut text = String::from(HEADER);
     let all = grid.environments.len() as u64;
-    for strategy in Strategy::ALL {
+    for strategy in Strategy::ALL.into_iter().filter(|strategy| names.is_empty() || names.contains(&strategy.name())) {
         for budget in BUDGETS {
-            for seed in 0..seeds {
+            for seed in seeds.clone() {
                 let mut history = Vec::new();
                 for most in (1..=all).chain([u64::MAX]) {
                     let next = held(grid, strategy, budget, seed, most)?;
@@ -176,7 +183,8 @@ struct Step {
 impl Step {
     fn held(self, grid: &Grid, best: f64) -> Held {
         let gap = score_of(grid, &self.environment, &self.choices).unwrap_or(f64::INFINITY) / best;
-        Held { environments: self.environments, starts: self.starts, gap }
+        let environment_gap = best_score_of(grid, &self.environment) / best;
+        Held { environments: self.environments, starts: self.starts, gap, environment_gap }
     }
 }
 
@@ -199,9 +207,11 @@ mod tests {
                 text = format!("{text}TPE,1000,0,{step},{counts},{cell}\n");
             }
         }
-        assert_eq!(score(&grid, &text).unwrap(), format!("{HEADER}TPE,1000,0,3,7,9,0.000000\n"));
+        assert_eq!(score(&grid, &text).unwrap(), format!("{HEADER}TPE,1000,0,3,7,9,0.000000,0.000000\n"));
         let first = text.lines().take(3).collect::<Vec<_>>().join("\n");
         let gap = (150f64 * 100.0 / 50.0 / 101.0).sqrt() - 1.0;
-        assert_eq!(score(&grid, &first).unwrap(), format!("{HEADER}TPE,1000,0,,1,1,{gap:.6}\n"));
+        let environment_gap = (100f64 * 100.0 / 50.0 / 101.0).sqrt() - 1.0;
+        let want = format!("{HEADER}TPE,1000,0,,1,1,{gap:.6},{environment_gap:.6}\n");
+        assert_eq!(score(&grid, &first).unwrap(), want);
     }
 }

@@ -321,14 +321,22 @@ impl Race {
     pub(crate) fn noise(&self, point: Point) -> f64 {
         let lane = self.by_point.get(&point).and_then(|index| self.lanes.get(*index));
         let cell = lane.and_then(|lane| lane.entrants.first()).map(|entrant| entrant.cell);
-        cell.map_or(field::PRIOR_NOISE, |cell| self.field.noise_variance(cell).sqrt())
+        cell.map_or(field::PRIOR_NOISE, |cell| self.field.pool_variance(cell).sqrt())
+    }
+
+    /// The same for one choice.
+    pub(crate) fn noise_of(&self, point: Point, choice: Choice) -> Option<f64> {
+        self.cell(point, choice).map(|cell| self.field.noise_variance(cell).sqrt())
     }
 
     /// Expected logarithm of the time of a choice in microseconds.
     pub(crate) fn expected_log_us(&self, point: Point, choice: Choice) -> Option<f64> {
+        self.cell(point, choice).map(|cell| self.field.belief(cell).mean)
+    }
+
+    fn cell(&self, point: Point, choice: Choice) -> Option<usize> {
         let lane = self.by_point.get(&point).and_then(|index| self.lanes.get(*index))?;
-        let entrant = lane.entrants.iter().find(|entrant| entrant.choice == choice)?;
-        Some(self.field.belief(entrant.cell).mean)
+        lane.entrants.iter().find(|entrant| entrant.choice == choice).map(|entrant| entrant.cell)
     }
 
     /// What perfect knowledge would gain over the present picks: weighted mean over points, log units.

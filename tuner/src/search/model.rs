@@ -12,8 +12,11 @@ use super::{
 };
 use crate::race::expected_fall;
 
-/// Expected gain (percent of log time) below which no further environment is started.
+/// Expected gain (percent of log time) below which no environment with a value that was never tried is started: among many knobs that do
+/// nothing one may work round a fault, and nothing but a start tells.
 const LEAST_PROMISE: f64 = 0.3;
+/// The same for values that were all tried, in other environments: half of what a verdict asks of a setting.
+const LEAST_PROMISE_TOGETHER: f64 = 1.0;
 /// Spaces up to this many vectors are looked at in full; of larger ones, what is near the best and random ones.
 const FEW_VECTORS: usize = 2_048;
 /// Random vectors that are looked at then.
@@ -59,8 +62,15 @@ impl ModelBased {
         };
         let candidates = self.candidates(&model);
         let promises = self.untried(&candidates, survey).into_iter().map(promise);
-        let most = promises.reduce(|most, other| if most.0 < other.0 { other } else { most });
-        most.filter(|(promise, _)| LEAST_PROMISE <= *promise).map(|(_, vector)| vector)
+        let worth = promises.filter(|(promise, vector)| self.least_promise(vector) <= *promise);
+        let most = worth.reduce(|most, other| if most.0 < other.0 { other } else { most });
+        most.map(|(_, vector)| vector)
+    }
+
+    /// What a vector must promise to be tried.
+    fn least_promise(&self, vector: &Vector) -> f64 {
+        let was_tried = |(dimension, value): (usize, &usize)| self.seen.iter().any(|o| o.vector[dimension] == *value);
+        if vector.iter().enumerate().all(was_tried) { LEAST_PROMISE_TOGETHER } else { LEAST_PROMISE }
     }
 
     /// While nothing has started: anything else.

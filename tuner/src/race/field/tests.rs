@@ -56,6 +56,42 @@ fn three_samples_outweigh_what_neighbours_say() {
     assert!((field.belief(5).mean.exp() / 400.0).ln().abs() < 0.1, "{:?}", field.belief(5));
 }
 
+#[test]
+fn a_steady_cell_beside_one_with_two_modes_is_known_soon() {
+    let mut field = pair_of_points();
+    for sample in 0..24 {
+        field.observe(0, [100.0, 250.0][sample % 2]);
+        field.observe(1, [90.0, 91.0][sample % 2]);
+    }
+    field.observe(2, 95.0);
+    field.observe(2, 95.0);
+    (0..5).for_each(|_| field.update());
+    let (pool, steady, new) = (field.pool_variance(0), field.noise_variance(1), field.noise_variance(2));
+    assert!(steady < 0.25 * pool, "{steady} {pool}");
+    assert!(0.7 * pool < new, "two samples that agree say little: {new} {pool}");
+    assert!((field.belief(1).mean.exp() / 90.5).ln().abs() < 0.03, "{:?}", field.belief(1));
+}
+
+/// A window over the last samples wandered, and a search went on until it was lucky.
+#[test]
+fn the_more_samples_the_surer_and_the_closer_to_the_middle_mode() {
+    let mut field = pair_of_points();
+    let mut random = SmallRng::seed_from_u64(3);
+    let (mut deviations, mut farthest) = (Vec::new(), 0.0_f64);
+    for sample in 1..=1_000 {
+        field.observe(0, [100.0, 120.0, 150.0][random.random_range(0..3)]);
+        if sample % 50 == 0 {
+            field.update();
+            deviations.push(field.belief(0).variance.sqrt());
+            if 200 < sample {
+                farthest = farthest.max((field.belief(0).mean.exp() / 120.0).ln().abs());
+            }
+        }
+    }
+    assert!(deviations[19] < 0.4 * deviations[0], "{deviations:?}");
+    assert!(farthest < 0.05, "{farthest}");
+}
+
 /// Found on a search with a warm start: a choice that breaks down at the larger size was given up at the smaller one.
 #[test]
 fn a_choice_that_is_known_to_break_down_at_one_size_stays_good_at_the_other() {

@@ -84,12 +84,10 @@ impl Evaluator<'_> {
     /// The same for looking back, where a score must be as sure as it says: one of few samples has picks that are off by what these
     /// scatter, all in one direction, and one that was projected is a guess.
     pub(super) fn hindsight(&self) -> Vec<Observation> {
-        let points = self.points().count().max(1) as f64;
         let least = self.usable().map(|(_, explored)| explored.score.ln()).fold(f64::INFINITY, f64::min);
         let doubt = |(vector, index): (&Vec<usize>, &usize)| {
             let explored = &self.explored[*index];
-            let noise = self.points().map(|weighted| explored.race.noise(weighted.point)).sum::<f64>() / points;
-            let of_picks = noise * (points / explored.trials.max(1) as f64).sqrt();
+            let of_picks = self.of_picks(*index);
             let projected = if explored.abandoned { PROJECTED * (explored.score.ln() - least) } else { 0.0 };
             let known = explored.error(self.between);
             Observation {
@@ -99,6 +97,15 @@ impl Evaluator<'_> {
             }
         };
         self.known.iter().map(doubt).collect()
+    }
+
+    /// How far (log) the score of an environment may be off because its best choices were not asked often enough to be found: by
+    /// what as many samples scatter, and all in one direction.
+    fn of_picks(&self, index: usize) -> f64 {
+        let explored = &self.explored[index];
+        let points = self.points().count().max(1) as f64;
+        let noise = self.points().map(|weighted| explored.race.noise(weighted.point)).sum::<f64>() / points;
+        noise * (points / explored.trials.max(1) as f64).sqrt()
     }
 
     /// Learns what the knobs do from all environments so far.
@@ -166,7 +173,7 @@ impl Evaluator<'_> {
     fn hope(&self, index: usize, incumbent: usize) -> f64 {
         let (explored, incumbent) = (&self.explored[index], &self.explored[incumbent]);
         let bar = incumbent.score.ln() - TIE;
-        let error = explored.error(self.between).hypot(incumbent.error(self.between));
+        let error = explored.error(self.between).hypot(incumbent.error(self.between)).hypot(self.of_picks(index));
         expected_fall(explored.score.ln() - explored.potential - bar, error)
     }
 
