@@ -51,6 +51,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
 }
 
 /// Seconds since the run began by its id, or since its file was written.
+#[expect(clippy::disallowed_methods, reason = "how long ago a run was, for people")]
 fn age_s(path: &Path, records: &[Record]) -> Option<u64> {
     let began = records.first().and_then(|record| match &record.event {
         Event::RunStarted { run, .. } => began_at(run),
