@@ -24,6 +24,7 @@ out=${1:-$here}
 "$PYTHON" -c 'import optuna' || die "$PYTHON has no optuna; see the head of this script"
 
 one=$here/data/h200-emulated-4nodes.csv two=$here/data/h200-emulated-4nodes-env.csv
+other=$here/data/h200-2gpus-nvlink.csv
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$here/../.."
@@ -46,5 +47,8 @@ fi
 "$PYTHON" "$here/tpe.py" environments "$two" "$SEEDS" > "$work/tpe-environments.csv"
 "$rivals" score-environments "$two" "$work/tpe-environments.csv" | tail -n +2 >> "$work/environments.csv"
 
-"$PYTHON" "$here/table.py" "$out" "$work/regret.csv" "$work/tuning.csv" "$work/environments.csv"
+"$rivals" regret "$other" "$TUNING_SEEDS" "$FIRST_TUNING_SEED" > "$work/other-tuning.csv"
+"$rivals" regret "$other" "$SEEDS" > "$work/other.csv"
+
+"$PYTHON" "$here/table.py" "$out" "$work/regret.csv" "$work/tuning.csv" "$work/environments.csv" "$work/other.csv" "$work/other-tuning.csv"
 echo "run.sh: $out/results.md"

@@ -41,7 +41,7 @@ class Regret(unittest.TestCase):
         self.assertEqual((budget, rival), (1500, "rival"))
         self.assertAlmostEqual(lead, 0.03)
         self.assertAlmostEqual(error, (0.01**2 + 0.01**2) ** 0.5)
-        (line,) = table.verdicts(self.chosen())
+        (line,) = table.verdicts(self.chosen(), table.GOALS)
         self.assertIn("first, 3.00 ± 1.41 points ahead of rival; goal 4.50 %: met with 4.00 %", line)
         self.assertNotIn("NOT", line)
 
@@ -54,7 +54,7 @@ class Regret(unittest.TestCase):
     def test_being_behind_or_hardly_ahead_is_said(self):
         for theirs, want in (([0.05, 0.05], "NOT first"), ([0.05, 0.12], "first by less than the standard error")):
             regret = [*rows("ours", {"": [0.08, 0.08]}), *rows("rival", {"": theirs})]
-            (line,) = table.verdicts(table.choose(table.group(regret), {}))
+            (line,) = table.verdicts(table.choose(table.group(regret), {}), table.GOALS)
             self.assertIn(f": {want}, ", line)
             self.assertIn("missed", line)
 

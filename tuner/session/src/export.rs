@@ -80,9 +80,9 @@ pub struct Row {
     pub time_us: Option<f64>,
     /// The same of the slowest rank.
     pub slowest_us: Option<f64>,
-    /// Median single iteration.
+    /// Median lap of the batch, per call.
     pub median_us: Option<f64>,
-    /// Slowest single iteration.
+    /// Slowest lap of the batch, per call.
     pub max_us: Option<f64>,
     /// CPU time.
     pub cpu_us: Option<f64>,
