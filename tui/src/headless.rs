@@ -63,6 +63,8 @@ pub(crate) struct PlainLines<W> {
     phase: Option<Phase>,
     /// Time of the whole run; none where that is not the user's, but recorded or simulated.
     budget_s: Option<f64>,
+    /// When that began: hosts are connected first.
+    began_ms: u64,
     /// The last score of the environment that the search is at; said when it turns elsewhere.
     score: Option<String>,
 }
@@ -80,6 +82,7 @@ impl<W: Write + Send> PlainLines<W> {
             last_progress_ms: 0,
             phase: None,
             budget_s: None,
+            began_ms: 0,
             score: None,
         }
     }
@@ -125,10 +128,17 @@ impl<W: Write + Send> PlainLines<W> {
     }
 
     /// On other nodes the time begins anew.
-    fn extend_budget(&mut self, t_ms: u64) {
+    fn begin_anew(&mut self, t_ms: u64) {
         if self.trials > 0 {
-            self.budget_s = self.budget_s.map(|budget| budget + t_ms as f64 / 1e3);
+            self.began_ms = t_ms;
         }
+    }
+
+    fn enter(&mut self, phase: Phase, t_ms: u64) {
+        if self.phase == Some(Phase::Connect) {
+            self.began_ms = t_ms;
+        }
+        self.phase = Some(phase);
     }
 
     fn say_score(&mut self, t_ms: u64) -> io::Result<()> {
@@ -162,7 +172,7 @@ impl<W: Write + Send> PlainLines<W> {
                 let text = format!(
                     "{}: {:.0} s{budget}, {} trials; now {} {asked}: {time_us:.1} us, busbw {busbw_gbs:.3} GB/s",
                     self.phase.map_or("run", phase_name),
-                    t_ms as f64 / 1e3,
+                    t_ms.saturating_sub(self.began_ms) as f64 / 1e3,
                     self.trials,
                     trial.point,
                 );
@@ -181,8 +191,8 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 self.labels.extend(engine.label().map(str::to_owned));
             }
             Event::Emulated { why } => self.labels.push(emulated_text(why)),
-            Event::Phase { phase } => self.phase = Some(*phase),
-            Event::NodeSet { .. } => self.extend_budget(record.t_ms),
+            Event::Phase { phase } => self.enter(*phase, record.t_ms),
+            Event::NodeSet { .. } => self.begin_anew(record.t_ms),
             Event::Trial(trial) => {
                 self.trials += 1;
                 self.failed += u64::from(is_failure(&trial.result));
@@ -231,7 +241,7 @@ impl<W: Write + Send> Progress for PlainLines<W> {
             Event::NodeSet { hosts, nodes, ranks, left_out } => {
                 self.say_score(t)?;
                 let again = if self.trials > 0 { "; everything is measured again" } else { "" };
-                self.extend_budget(t);
+                self.begin_anew(t);
                 let text = format!("== {nodes} node(s) {hosts}, {ranks} ranks, {}{again}", without(left_out));
                 self.line(t, &text)
             }
@@ -240,7 +250,7 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 self.line(t, &format!("== shape {} of {of}: {nodes} node(s), {ranks} ranks", index + 1))
             }
             Event::Phase { phase } => {
-                self.phase = Some(*phase);
+                self.enter(*phase, t);
                 self.say_score(t)?;
                 self.line(t, &format!("-- {}", phase_name(*phase)))
             }
@@ -261,7 +271,8 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 Ok(())
             }
             Event::EnvironmentScored { index, score: None, note, .. } => {
-                self.line(t, &format!("environment {index}: failed: {note}"))
+                let why = if note.is_empty() { "nothing was measured in it" } else { note };
+                self.line(t, &format!("environment {index}: failed: {why}"))
             }
             Event::Trial(trial) => self.trial(t, trial),
             Event::Importance { knobs } => {

@@ -35,7 +35,7 @@ fn tune(program: &Path, home: &Path, ssh_config: &Path, out: &str) -> Vec<Value>
     let run = output(
         gdrtune_as(program, home)
             .args(["tune", "--engine", "native", "--headless", "-w", "vh[1-16]", "--sizes", "64K", "--collectives"])
-            .args(["allreduce", "--space", "quick", "--budget", "2s", "--out", out, "--ssh-config"])
+            .args(["allreduce", "--space", "quick", "--budget", "6s", "--out", out, "--ssh-config"])
             .arg(ssh_config),
     );
     assert!(run.status.success(), "{}", stderr(&run));
