@@ -74,6 +74,12 @@ pub(crate) enum Command {
     /// Supervise workers on this node (started by gdrtune itself)
     #[command(hide = true)]
     Agent,
+    /// Kill the agent that started this where it is stuck (started by the agent)
+    #[command(hide = true)]
+    Watchdog {
+        /// Longest time between two signs of life
+        interval_ms: u64,
+    },
     /// Run one rank (started by the agent)
     #[command(hide = true)]
     Worker(WorkerArgs),
