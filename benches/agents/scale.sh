@@ -50,6 +50,8 @@ done | sort -n > "$work/memory"
 count=$(wc -l < "$work/memory")
 read -r most own threads < <(tail -1 "$work/memory")
 median=$(awk -v half=$(((count + 1) / 2)) 'NR == half { print $1 }' "$work/memory")
+dog=$(pgrep -P "${pids[0]}" | head -1) # before it has workers, an agent's only child is its watchdog
+dog_kb=$(kilobytes "$dog" VmRSS) dog_own=$(kilobytes "$dog" RssAnon)
 client_kb=$(kilobytes "$client" VmRSS)
 [ "$count" = "$agents" ] || { echo "scale.sh: $count agents instead of $agents" >&2; exit 1; }
 
@@ -60,5 +62,6 @@ row 'all locks asked for and answered, ms more' $((asked - up)) -
 row 'an agent resident, KB: median' "$median" -
 row 'an agent resident, KB: largest' "$most" 15000
 row 'an agent own, KB (threads)' "$own ($threads)" -
+row 'a watchdog resident, KB (own)' "$dog_kb ($dog_own)" -
 row 'client resident, KB' "$client_kb" 150000
 ((up < 20000 && most < 15000 && client_kb < 150000))

@@ -1,10 +1,13 @@
 //! The command line. Only definitions and their direct checks: what a command does is in `command/`.
 
+mod deploy;
 mod given;
 mod hosts;
 mod parse;
 mod presets;
 mod runs;
+#[cfg(test)]
+mod tests;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -16,6 +19,7 @@ use gdrtune_wire::WorkerCommand;
 
 use self::parse::{parse_choice, parse_duration_s, parse_named, parse_worker_command};
 pub(crate) use self::{
+    deploy::{EmitArgs, InstallArgs},
     hosts::HostArgs,
     presets::{GoalArgs, ObjectiveArg, OfflineArgs, SpaceArgs},
     runs::{AttachArgs, ExportArgs, ExportFormat, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, RunsCommand},
@@ -74,6 +78,12 @@ pub(crate) enum Command {
     /// Supervise workers on this node (started by gdrtune itself)
     #[command(hide = true)]
     Agent,
+    /// Kill the agent that started this where it is stuck (started by the agent)
+    #[command(hide = true)]
+    Watchdog {
+        /// Longest time between two signs of life
+        interval_ms: u64,
+    },
     /// Run one rank (started by the agent)
     #[command(hide = true)]
     Worker(WorkerArgs),
@@ -403,157 +413,10 @@ pub(crate) struct VerifyArgs {
     pub(crate) json: bool,
 }
 
-/// `gdrtune emit`.
-#[derive(Debug, Args)]
-pub(crate) struct EmitArgs {
-    /// The profile (profile.toml)
-    pub(crate) profile: PathBuf,
-    /// Format: sh, env, nccl-conf, tuner-csv or json
-    #[arg(long, short = 'f', value_name = "FORMAT")]
-    pub(crate) format: String,
-    /// In sh: respect values that are already set
-    #[arg(long)]
-    pub(crate) keep_set: bool,
-    /// Emit the rules of a native, replay or sim profile live, for that engine
-    #[arg(long, value_name = "ENGINE", value_parser = parse_named::<Engine>)]
-    pub(crate) for_engine: Option<Engine>,
-}
-
-/// `gdrtune install`.
-#[derive(Debug, Args)]
-pub(crate) struct InstallArgs {
-    /// The profile (profile.toml)
-    #[arg(required_unless_present_any = ["check", "uninstall"], conflicts_with_all = ["check", "uninstall"])]
-    pub(crate) profile: Option<PathBuf>,
-    /// Folder for the files on every host; an absolute path, but on this machine alone
-    #[arg(long, value_name = "DIR")]
-    pub(crate) to: PathBuf,
-    /// Start workers from the installation and prove by NCCL's log that each rank uses it
-    #[arg(long, conflicts_with = "uninstall")]
-    pub(crate) check: bool,
-    /// Remove exactly what was installed
-    #[arg(long)]
-    pub(crate) uninstall: bool,
-    /// Also replace or remove files that were changed, or that others put there
-    #[arg(long, conflicts_with = "check")]
-    pub(crate) force: bool,
-    /// Path that the files name, where jobs find the folder under another one (default: DIR)
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["check", "uninstall"])]
-    pub(crate) path_in_image: Option<String>,
-    /// How the check starts workers.
-    #[command(flatten)]
-    pub(crate) job: CheckJobArgs,
-    /// Which hosts.
-    #[command(flatten)]
-    pub(crate) hosts: HostArgs,
-}
-
-/// How `gdrtune install --check` starts workers.
-#[derive(Debug, Args)]
-pub(crate) struct CheckJobArgs {
-    /// With --check: NCCL's library on the hosts (default: searched for as a job's loader would)
-    // A conflict too, as clap does not ask for a required option that conflicts with what is given.
-    #[arg(long, value_name = "PATH", requires = "check", conflicts_with_all = ["profile", "uninstall"])]
-    pub(crate) nccl: Option<PathBuf>,
-    /// With --check: let every rank pose as a node of its own, so that several can share one GPU
-    #[arg(long, requires = "check", conflicts_with_all = ["profile", "uninstall"])]
-    pub(crate) emulate_nodes: bool,
-    /// With --check: wait for another gdrtune on the hosts to end, TIME at most (default: without end), instead of refusing
-    #[arg(long, value_name = "TIME", num_args = 0..=1, value_parser = parse_duration_s,
-          requires = "check", conflicts_with_all = ["profile", "uninstall"])]
-    #[expect(clippy::option_option, reason = "clap's form of an option whose value may be left out")]
-    wait: Option<Option<f64>>,
-}
-
-impl CheckJobArgs {
-    /// Time to wait for other runs.
-    pub(crate) fn wait(&self) -> Duration {
-        longest_wait(self.wait)
-    }
-}
-
 /// `gdrtune worker`.
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArgs {
     /// Take environment and rules from the emitted files in this folder alone
     #[arg(long, value_name = "DIR")]
     pub(crate) ab: Option<PathBuf>,
-}
-
-#[cfg(test)]
-mod tests {
-    use std::ffi::OsString;
-
-    use clap::CommandFactory as _;
-
-    use super::*;
-
-    #[test]
-    fn the_definitions_are_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn a_wait_may_have_an_end() {
-        for (words, seconds) in
-            [(&[][..], Some(0)), (&["--wait", "2m"], Some(120)), (&["--wait=3s"], Some(3)), (&["--wait"], None)]
-        {
-            let line = ["gdrtune", "bench"].iter().chain(words).map(OsString::from);
-            let Command::Bench(args) = Cli::read(line).unwrap().command else { panic!("bench") };
-            assert_eq!(args.measure.trial.wait(), seconds.map_or(Duration::MAX, Duration::from_secs), "{words:?}");
-        }
-    }
-
-    #[test]
-    fn wrong_use_is_explained() {
-        let cases: &[(&[&str], &str)] = &[
-            (&["tune", "--collectives", "all_reduce"], "unknown collective `all_reduce`: use one of allreduce,"),
-            (&["tune", "--engine", "mpi"], "unknown engine `mpi`: use one of nccl, native, replay, sim"),
-            (&["tune", "--budget", "5d"], "unknown unit `d`: use s, m or h"),
-            (&["tune", "-w", "a", "--hostfile", "b"], "cannot be used with"),
-            (
-                &["tune", "--launcher", "slrum"],
-                "unknown launcher `slrum`: use one of auto, local, ssh, slurm, exec; did you",
-            ),
-            (&["tune", "--launcher-cmd", "kubectl exec -i {hots} -- {agent}"], "did you mean `{host}`?"),
-            (&["tune", "--remote-dir", "x"], "the folder on the hosts needs an absolute path"),
-            (&["tune", "--workload", "fsdp", "--sizes", "1K"], "cannot be used with"),
-            (&["tune", "--workload", "fsdp", "--collectives", "allreduce"], "cannot be used with"),
-            (&["tune", "--objective", "time"], "[possible values: geomean, time-per-step]"),
-            (&["tune", "--sm-cost", "101"], "expected a percentage from 0 to 100"),
-            (&["tune", "--shapes", "2x8,4"], "`4` is no job shape: write NODESxRANKS_PER_NODE, such as 4x8"),
-            (&["tune", "--shapes", "2x8,0x8"], "`0x8`: the number of nodes must be 1 to 65536"),
-            (&["tune", "--shapes", "2x8,2x8"], "the shape 2x8 is named twice"),
-            (&["tune", "--shapes", "2x8", "--ranks-per-node", "8"], "cannot be used with"),
-            (&["tune", "--shapes", "2x8", "--min-nodes", "2"], "cannot be used with"),
-            (&["tune", "--min-nodes", "0"], "0 is not in 1.."),
-            (&["bench", "--choice", "ring"], "expected ALGORITHM/PROTOCOL"),
-            (&["bench", "--choice", "ring/simple/0"], "`0` is no channel count: use 1 to 64"),
-            (&["bench", "--choice", "ring/fast"], "unknown protocol `fast`: use one of ll, ll128, simple"),
-            (&["bench", "--choices", "all", "--json"], "cannot be used with"),
-            (&["emit", "p.toml"], "--format"),
-            (&["bench", "--worker-cmd", "env"], "`{worker}` is missing"),
-            (&["tune", "--worker-cmd", "env {wroker}"], "unknown placeholder `{wroker}`; did you mean `{worker}`?"),
-            (&["install", "--to", "/d"], "<PROFILE>"),
-            (&["install", "p.toml"], "--to <DIR>"),
-            (&["install", "p.toml", "--to", "/d", "--check"], "cannot be used with"),
-            (&["install", "--uninstall", "--check", "--to", "/d"], "cannot be used with"),
-            (&["install", "--check", "--to", "/d", "--path-in-image", "/x"], "cannot be used with"),
-            (&["install", "p.toml", "--to", "/d", "--nccl", "/x"], "cannot be used with"),
-            (&["install", "--uninstall", "--to", "/d", "--emulate-nodes"], "cannot be used with"),
-            (&["install", "--to", "/d", "--nccl", "/x"], "--check"),
-            (&["install", "p.toml", "--to", "/d", "--wait"], "cannot be used with"),
-            (&["tune", "-q", "-v"], "cannot be used with"),
-            (&["replay", "last", "--speed", "-1"], "unexpected argument '-1'"),
-            (&["replay", "last", "--speed", "fast"], "expected a factor above 0, such as 10 or 0.5, or max"),
-            (&["replay", "last", "--speed", "inf"], "expected a factor above 0"),
-            (&["runs", "export", "last", "--format", "xml"], "[possible values: csv, json, jsonl]"),
-            (&["bench", "--wait", "soon"], "invalid value 'soon' for '--wait [<TIME>]'"),
-        ];
-        for (args, expected) in cases {
-            let argv = std::iter::once("gdrtune").chain(args.iter().copied());
-            let error = Cli::read(argv.map(OsString::from)).unwrap_err().to_string();
-            assert!(error.contains(expected), "{args:?}: {error}");
-        }
-    }
 }

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
     };
     let result = match cli.command {
         Command::Agent => return command::node::agent(),
+        Command::Watchdog { interval_ms } => return command::node::watchdog(interval_ms),
         Command::Worker(args) => return command::node::worker(args),
         Command::Demo(args) => command::tune::demo(&args, None),
         Command::Tune(args) => command::tune::tune(&args, None),

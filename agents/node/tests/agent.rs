@@ -20,8 +20,8 @@ use gdrtune_profiles::vocab::Environment;
 use gdrtune_wire::{
     DeviceUser, EndCause, FromAgent, FromWorker, GroupId, PROTOCOL, Settings, StartGroup, ToAgent, ToWorker, UsedDevice,
 };
-use rustix::process::Signal;
-use support::{Agent, Builder, PROGRAM, hello, script, start, write_script};
+use rustix::process::{Pid, Signal, kill_process};
+use support::{Agent, Builder, PROGRAM, hello, script, start, wait_until, write_script};
 
 const LOST: i32 = EXIT_CLIENT_LOST as i32;
 const MISMATCH: i32 = EXIT_MISMATCH as i32;
@@ -43,7 +43,7 @@ fn agent_with_stubborn_workers(builder: Builder) -> Agent {
         let at = awaited.iter().position(|text| *text == line).unwrap_or_else(|| panic!("{line}"));
         awaited.remove(at);
     }
-    assert_eq!(agent.marked_processes().len(), 7, "agent, three workers, three sleepers");
+    assert_eq!(agent.marked_processes().len(), 8, "agent, watchdog, three workers, three sleepers");
     agent
 }
 
@@ -188,6 +188,37 @@ fn a_killed_agent_leaves_no_worker() {
     agent.assert_nothing_left();
 }
 
+/// It is no stuck one only because nothing happens for longer than the limit.
+#[test]
+fn a_stopped_agent_is_killed_and_leaves_no_worker() {
+    let limit = Duration::from_millis(1200);
+    let mut agent = Builder::new().env("FIXTURE_STUCK_MS", &limit.as_millis().to_string()).connect();
+    agent.start_group(1, &[0, 1, 2], "0=ignore-term+hang-at-start;1=never-read;2=hang-at-start");
+    for _ in 0..2 {
+        agent.wait_for_line("hanging");
+    }
+    thread::sleep(limit * 2);
+    agent.send(&ToAgent::Ping(7));
+    agent.wait_for(|message| (*message == FromAgent::Pong(7)).then_some(()));
+    agent.signal(Signal::STOP);
+    assert_eq!(agent.exit_code(), -9);
+    agent.assert_nothing_left();
+}
+
+#[test]
+fn an_agent_without_its_watchdog_works_on() {
+    let mut agent = Builder::new().env("FIXTURE_STUCK_MS", "600").connect();
+    let own = agent.pid().as_raw_nonzero().get();
+    let watchdog = agent.marked_processes().into_iter().find(|pid| *pid != own).unwrap();
+    kill_process(Pid::from_raw(watchdog).unwrap(), Signal::KILL).unwrap();
+    wait_until("it is told", || agent.log().contains("the watchdog is gone"));
+    agent.start_group(1, &[0], "0=exit");
+    assert_eq!(agent.ends(1, 1), [EndCause::Exit(3)]);
+    agent.send(&ToAgent::Shutdown);
+    assert_eq!((agent.exit_code(), agent.marked_processes()), (0, vec![]));
+    assert_eq!(agent.log().matches("the watchdog is gone").count(), 1);
+}
+
 #[test]
 fn silence_ends_everything() {
     let mut agent = agent_with_stubborn_workers(Builder::new().env("FIXTURE_SILENCE_MS", "3000"));
@@ -240,7 +271,7 @@ fn a_rank_that_hangs_before_connecting_meets_the_deadline() {
             agent.pass_on(1, ToWorker::Connect { peers: vec![] });
         }
         assert_eq!(agent.ends(1, 2), [EndCause::PeerEnded, EndCause::Deadline { during: during.to_owned() }]);
-        assert_eq!(agent.marked_processes().len(), 1, "the agent alone");
+        assert_eq!(agent.marked_processes().len(), 2, "the agent and its watchdog alone");
     }
 }
 
@@ -251,7 +282,7 @@ fn a_rank_that_hangs_in_an_item_meets_its_lease() {
     agent.pass_on(1, script(5, &[60_000, 1000, 60_000]));
     let during = "measuring allreduce 1K with the engine's own choice (item 2 of 3, script 5)".to_owned();
     assert_eq!(agent.ends(1, 3), [EndCause::Deadline { during }, EndCause::PeerEnded, EndCause::PeerEnded]);
-    assert_eq!(agent.marked_processes().len(), 1, "the agent alone");
+    assert_eq!(agent.marked_processes().len(), 2, "the agent and its watchdog alone");
 }
 
 #[test]
@@ -423,7 +454,7 @@ fn background_jobs_of_a_login_shell_are_not_ours_to_kill() {
     let mut agent = Builder::with_command(command, &[]).connect();
     agent.start_group(1, &[0], "0=exit+daemon");
     assert_eq!(agent.ends(1, 1), [EndCause::Exit(3)]);
-    assert_eq!(agent.marked_processes().len(), 2, "the agent and the shell's job");
+    assert_eq!(agent.marked_processes().len(), 3, "the agent, its watchdog and the shell's job");
     agent.send(&ToAgent::Shutdown);
     assert_eq!(agent.exit_code(), 0);
     assert_eq!(agent.marked_processes().len(), 1, "the shell's job");

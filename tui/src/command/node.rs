@@ -1,6 +1,6 @@
 //! The hidden sub-commands that run on nodes.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use gdrtune_node::{agent, worker};
 
@@ -11,6 +11,10 @@ const TUNER_PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnccl-tu
 
 pub(crate) fn agent() -> ExitCode {
     agent::run(&agent::AgentConfig::product(BUILD_ID, TUNER_PLUGIN))
+}
+
+pub(crate) fn watchdog(interval_ms: u64) -> ExitCode {
+    agent::watch(Duration::from_millis(interval_ms))
 }
 
 pub(crate) fn worker(args: WorkerArgs) -> ExitCode {

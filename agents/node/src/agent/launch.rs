@@ -5,9 +5,7 @@
 use std::{
     collections::BTreeSet,
     ffi::OsString,
-    fs,
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
+    path::Path,
     sync::mpsc::SyncSender,
     time::{Duration, Instant},
 };
@@ -21,7 +19,7 @@ use super::{
     environment::{self, Variables},
     event::{Event, Serial},
     nccl_log::NcclLogs,
-    process::ChildSpec,
+    process::{self, ChildSpec},
     progress::Progress,
     ranks,
     worker::{Identity, Worker},
@@ -36,9 +34,6 @@ const BUNDLE_OPTION: &str = "--ab";
 
 /// What to do where the program of the user's command is not there.
 const WRAPPER_HINT: &str = " (first word of the worker command: install it on this node, or write its path)";
-
-/// This process's executable, whatever has become of its path.
-const OWN_EXECUTABLE: &str = "/proc/self/exe";
 
 /// What a start needs of the agent.
 pub(super) struct Launcher<'a> {
@@ -140,8 +135,8 @@ impl Launcher<'_> {
         if let Some(rank) = ranks.last().filter(|rank| start.world <= **rank) {
             return Err(format!("rank {rank} is outside a group of {}", start.world));
         }
-        let program = self.config.worker_program.clone().unwrap_or_else(own_executable);
-        let is_link = program == Path::new(OWN_EXECUTABLE);
+        let program = self.config.worker_program.clone().unwrap_or_else(process::own_executable);
+        let is_link = program == Path::new(process::OWN_EXECUTABLE);
         let wrapper = Wrapper::prepare(&start.worker_command, &program, is_link, self.bundles)?;
         let program = wrapper.as_ref().map_or(program, |wrapper| wrapper.program().to_owned());
         let mut command = vec![program.into(), OsString::from(WORKER_COMMAND)];
@@ -162,15 +157,4 @@ impl Launcher<'_> {
         let environment = environment.map_err(|error| error.to_string())?;
         Ok(Prepared { command, shared: ranks::Shared { environment, rules }, wrapper })
     }
-}
-
-/// The path of this executable, or the kernel's link to it where another file has taken that path: a worker must be of the
-/// agent's own build, and a process list should show its real name where it can.
-fn own_executable() -> PathBuf {
-    let link = PathBuf::from(OWN_EXECUTABLE);
-    let is_same = |path: &PathBuf| match (fs::metadata(path), fs::metadata(&link)) {
-        (Ok(file), Ok(own)) => (file.dev(), file.ino()) == (own.dev(), own.ino()),
-        _ => false,
-    };
-    fs::read_link(&link).ok().filter(is_same).unwrap_or(link)
 }

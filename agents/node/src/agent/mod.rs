@@ -13,7 +13,7 @@
 //! The supervisor never blocks on a peer: each writer has a bounded queue and its own thread. What ends an agent: end of
 //! file on its input, silence of the client, a client that does not read, `SIGHUP`, `SIGINT`, `SIGTERM`, or `Shutdown`. All
 //! take one path, which kills, reaps, and sweeps up orphans. If the agent itself is killed, the kernel kills its workers
-//! (`PR_SET_PDEATHSIG`), and their inputs end. Only a worker's child that left its session could outlive that; our workers
+//! (`PR_SET_PDEATHSIG`), and their inputs end; if it is stopped or hangs, its [`watchdog`] kills it. Only a worker's child that left its session could outlive that; our workers
 //! make none. A worker command ([`wrapper`]) that runs the worker as a child or through a daemon has the input's end only.
 
 mod bundles;
@@ -35,6 +35,7 @@ mod ranks;
 mod signals;
 mod stdio;
 mod supervisor;
+mod watchdog;
 mod worker;
 mod wrapper;
 
@@ -53,6 +54,8 @@ use incarnation::Incarnation;
 use log::{Level, Log};
 use outbox::Outbox;
 use supervisor::Supervisor;
+use watchdog::Watchdog;
+pub use watchdog::watch;
 
 use crate::inventory::LOCK_VARIABLE;
 
@@ -86,6 +89,8 @@ pub struct AgentConfig<'a> {
     pub worker_program: Option<PathBuf>,
     /// Silence of the client after which it counts as lost.
     pub silence_limit: Duration,
+    /// Time without any work of the supervisor after which the agent counts as stuck and is killed.
+    pub stuck_limit: Duration,
     /// Time between `SIGTERM` and `SIGKILL`.
     pub kill_grace: Duration,
     /// Where the private folder for stored files is made, and such folders of killed agents are removed.
@@ -104,6 +109,8 @@ impl<'a> AgentConfig<'a> {
             build_id,
             worker_program: None,
             silence_limit: gdrtune_wire::SILENCE_LIMIT,
+            // The client has given it up long before, however busy the node is.
+            stuck_limit: 2 * gdrtune_wire::SILENCE_LIMIT,
             kill_grace: Duration::from_secs(2),
             temporary_folder: std::env::temp_dir(),
             lock_folder: std::env::var_os(LOCK_VARIABLE).map_or_else(|| node_lock::FOLDER.into(), PathBuf::from),
@@ -132,6 +139,8 @@ fn serve(config: &AgentConfig<'_>) -> io::Result<u8> {
     let blocked = signals::block()?;
     process::adopt_orphans()?;
     let streams = stdio::take()?;
+    let mut watchdog = Watchdog::start(config.stuck_limit)
+        .map_err(|error| io::Error::new(error.kind(), format!("start its watchdog: {error}")))?;
     let log = Log::start(streams.log)?;
     let client = Outbox::start("client-out", streams.output, CLIENT_QUEUE_BYTES)?;
     // Said at once, so that the client can tell our stream from login noise before it says anything. A client that is
@@ -148,10 +157,11 @@ fn serve(config: &AgentConfig<'_>) -> io::Result<u8> {
     spawn_thread("leftovers", move || sweep_leftovers(&parent, &sweep_events))?;
 
     let mut supervisor = Supervisor::new(config, client, heard, sender, &log);
-    let code = supervisor.run(&events);
+    let code = supervisor.run(&events, &mut watchdog);
     supervisor.close(FLUSH_LIMIT);
     log.write(Level::Info, &format!("agent ends with exit code {code}"));
     log.finish(FLUSH_LIMIT);
+    watchdog.end();
     Ok(code)
 }
 

@@ -9,8 +9,8 @@ use std::{
     ffi::OsString,
     fs,
     io::{self, ErrorKind},
-    os::unix::process::CommandExt as _,
-    path::Path,
+    os::unix::{fs::MetadataExt as _, process::CommandExt as _},
+    path::{Path, PathBuf},
     process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio},
 };
 
@@ -20,6 +20,9 @@ use rustix::{
 };
 
 use super::signals;
+
+/// This process's executable, whatever has become of its path.
+pub(super) const OWN_EXECUTABLE: &str = "/proc/self/exe";
 
 /// What to start.
 pub(crate) struct ChildSpec<'a> {
@@ -103,6 +106,23 @@ pub(crate) fn peek_end(pid: Pid) -> Option<Status> {
 pub(crate) fn reap(pid: Pid) {
     // Fails only if there is no such child, so there is nothing to do about it.
     sys::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG).ok();
+}
+
+/// Waits until a child has ended, and reaps it.
+pub(super) fn wait(pid: Pid) {
+    // Fails otherwise only if there is no such child.
+    while sys::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED).err() == Some(Errno::INTR) {}
+}
+
+/// The path of this executable, or the kernel's link to it where another file has taken that path: a child must be of the
+/// agent's own build, and a process list should show its real name where it can.
+pub(super) fn own_executable() -> PathBuf {
+    let link = PathBuf::from(OWN_EXECUTABLE);
+    let is_same = |path: &PathBuf| match (fs::metadata(path), fs::metadata(&link)) {
+        (Ok(file), Ok(own)) => (file.dev(), file.ino()) == (own.dev(), own.ino()),
+        _ => false,
+    };
+    fs::read_link(&link).ok().filter(is_same).unwrap_or(link)
 }
 
 /// Asks the kernel to hand orphaned descendants to this process instead of to init.

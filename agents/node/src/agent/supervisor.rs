@@ -29,6 +29,7 @@ use super::{
     node_lock::{self, Asked, NodeLock},
     outbox::{Outbox, OutboxError},
     process,
+    watchdog::Watchdog,
 };
 use crate::{
     engine::nccl::PLUGIN_VARIABLE,
@@ -65,7 +66,8 @@ pub(super) struct Supervisor<'a> {
     next_serial: u64,
     met_client: bool,
     dropped_lines: u64,
-    /// Children that were there before us: an `exec` in a login shell leaves its background jobs to us.
+    /// Children that were there before us: the watchdog, and what an `exec` in a login shell leaves to us, its background
+    /// jobs.
     strangers: HashSet<Pid>,
     sweep_at: Option<Instant>,
     ending: Option<Ending>,
@@ -109,10 +111,14 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Works until the agent is to end and its workers are gone. Returns the exit code.
-    pub(super) fn run(&mut self, events: &Receiver<Event>) -> u8 {
+    pub(super) fn run(&mut self, events: &Receiver<Event>, watchdog: &mut Watchdog) -> u8 {
         loop {
             let now = Instant::now();
-            match events.recv_timeout(self.next_wakeup(now).saturating_duration_since(now)) {
+            if let Err(error) = watchdog.beat(now) {
+                self.log.write(Level::Warning, &format!("the watchdog is gone: {error}"));
+            }
+            let wakeup = self.next_wakeup(now).min(watchdog.next_beat());
+            match events.recv_timeout(wakeup.saturating_duration_since(now)) {
                 Ok(event) => self.handle(Instant::now(), event),
                 Err(RecvTimeoutError::Timeout) => self.reap(Instant::now()),
                 // Cannot be: we hold a sender ourselves. Without events there is nothing to supervise.

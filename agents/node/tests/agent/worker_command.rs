@@ -145,7 +145,7 @@ fn a_command_around_a_worker_ends_with_it() {
     let during = EndCause::Deadline { during: "starting, before its bootstrap".to_owned() };
     let ends = agent.ends(1, 2);
     assert!(ends.contains(&during), "{ends:?}");
-    assert_eq!(agent.marked_processes().len(), 1, "the agent alone");
+    assert_eq!(agent.marked_processes().len(), 2, "the agent and its watchdog alone");
 
     // Its own end is the worker's.
     for (plan, cause) in [("0=exit", EndCause::Exit(3)), ("0=crash", EndCause::Exit(134))] {

@@ -17,6 +17,10 @@ use gdrtune_wire::{FromWorker, ItemOutcome, Script, ToWorker, WorkerInit, codec}
 fn main() -> ExitCode {
     match env::args().nth(1).as_deref() {
         Some("agent") => run_agent(),
+        Some("watchdog") => match env::args().nth(2).and_then(|text| text.parse().ok()) {
+            Some(interval_ms) => agent::watch(Duration::from_millis(interval_ms)),
+            None => fail("no interval"),
+        },
         Some("worker") => Worker::new().run(),
         Some("daemon") => {
             start_self("sleeper");
@@ -40,6 +44,7 @@ fn run_agent() -> ExitCode {
         tuner_plugin: None,
         worker_program: env::var_os("FIXTURE_PROGRAM").map(Into::into),
         silence_limit: milliseconds("FIXTURE_SILENCE_MS", 60_000),
+        stuck_limit: milliseconds("FIXTURE_STUCK_MS", 60_000),
         kill_grace: milliseconds("FIXTURE_GRACE_MS", 200),
         ..AgentConfig::product(&build_id, &[])
     })
