@@ -168,6 +168,11 @@ impl Field {
             (Some(from), Some(to)) => (to.mean - from.mean, from.variance + to.variance),
             _ => (0.0, 0.0),
         };
+        self.add_offset_link(from, to, group, (offset, slack));
+    }
+
+    /// A link of cells that are expected to differ by an offset, which has a variance of its own.
+    pub(crate) fn add_offset_link(&mut self, from: usize, to: usize, group: usize, (offset, slack): (f64, f64)) {
         let (pool, other) = (self.cells[from].pool, self.cells[to].pool);
         if pool < other {
             self.next_pool[pool] = Some(other);

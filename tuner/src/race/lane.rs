@@ -23,6 +23,10 @@ pub(super) struct Entrant {
     pub(super) out: bool,
     /// Was reported as dropped.
     pub(super) reported: bool,
+    /// Its place among the anchors of its point in the opening stages.
+    pub(super) turn: usize,
+    /// Left out of the opening stages, as the engine predicts it to be hopeless.
+    pub(super) postponed: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -69,6 +73,12 @@ impl Lane {
         }
         families
     }
+}
+
+/// The entrant that a family is begun with: the second-lowest channel count is the best guess where nothing is known; the
+/// lowest follows by its link.
+pub(super) fn anchor<'a>(family: &[&'a Entrant]) -> Option<&'a Entrant> {
+    family.get(1).or_else(|| family.first()).copied()
 }
 
 pub(super) fn one(point: Point, choice: Option<Choice>) -> Item {

@@ -2,7 +2,8 @@
 //!
 //! An ask/tell object: [`Race::next`] gives the items of a script that scores many points at once, [`Race::tell`] takes
 //! the samples. It begins with one low-channel anchor of each (algorithm, protocol) at the smaller sizes, then at the
-//! larger ones where the family is not hopeless already; after that every sample goes where it is expected to improve
+//! larger ones where the family is not hopeless already; what the engine predicts, where it does, says in which order, and
+//! which families can wait. After that every sample goes where it is expected to improve
 //! the picks most (the knowledge gradient, under the field's beliefs about all cells). So hopeless cells get one sample or
 //! none, close ones get the repeats, and a cell may come back if its neighbours turn out fast.
 //!
@@ -11,6 +12,7 @@
 
 mod allocate;
 mod field;
+mod forecast;
 mod lane;
 mod quarantine;
 mod script;
@@ -26,6 +28,7 @@ use crate::{
 };
 pub(crate) use allocate::expected_fall;
 use field::{Belief, Field, Noise};
+pub use forecast::Predictions;
 use lane::{Entrant, Lane, link_channels, link_sizes};
 pub use quarantine::{Ban, Quarantine};
 
@@ -176,7 +179,8 @@ impl Race {
                 let prior = warm.and_then(|warm| warm.cells.get(&(point, choice)));
                 let cell = field.add_cell(pool, prior.copied());
                 let out = quarantine.is_banned(point.collective, choice);
-                lane.entrants.push(Entrant { choice, cell, toll: config.toll(choice), out, reported: out });
+                let toll = config.toll(choice);
+                lane.entrants.push(Entrant { choice, cell, toll, out, reported: out, turn: 0, postponed: false });
             }
             link_channels(&mut field, &lane);
             if let Some(smaller) = lanes.last().filter(|smaller| smaller.point.collective == point.collective) {
@@ -216,6 +220,7 @@ impl Race {
     pub fn next(&mut self) -> Option<Vec<Item>> {
         self.refresh();
         let mut items = Vec::new();
+        let is_opening = self.stage != Stage::Adaptive;
         while items.is_empty() && self.stage != Stage::Adaptive {
             items = self.next_stage();
         }
@@ -227,9 +232,15 @@ impl Race {
             items = self.adaptive();
         }
         if items.is_empty() {
+            items = self.postponed();
+        }
+        if items.is_empty() {
             return None;
         }
         items.shuffle(&mut self.random);
+        if is_opening {
+            self.sort_by_turn(&mut items);
+        }
         if self.scripts == 0 && self.config.currency == Currency::Seconds {
             // Quick points first: they may show already that the rest is not worth its time.
             items.sort_by(|a, b| self.taught_us(a.point).total_cmp(&self.taught_us(b.point)));

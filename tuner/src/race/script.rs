@@ -6,7 +6,7 @@ use gdrtune_profiles::vocab::Collective;
 
 use super::{
     HOPELESS, Race, Stage, allocate,
-    lane::{Entrant, Lane, one},
+    lane::{Entrant, Lane, anchor, one},
 };
 use crate::bench::Item;
 
@@ -52,11 +52,10 @@ impl Race {
             }
             let leader = lane.entrants.iter().map(|e| self.field.belief(e.cell).mean).fold(f64::INFINITY, f64::min);
             for family in lane.families() {
-                // The second-lowest count is the best guess where nothing is known; the lowest follows by its link.
-                let Some(entrant) = family.get(1).or_else(|| family.first()) else { continue };
+                let Some(entrant) = anchor(&family) else { continue };
                 let hopeless =
                     self.stage == Stage::Widest && self.field.belief(entrant.cell).mean > leader + HOPELESS.ln();
-                if !entrant.out && !hopeless {
+                if !entrant.out && !entrant.postponed && !hopeless {
                     items.push(one(lane.point, Some(entrant.choice)));
                 }
             }
