@@ -174,13 +174,12 @@ impl Race {
         sorted.dedup_by_key(|weighted| weighted.point);
         for WeightedPoint { point, weight } in sorted {
             let pool = field.add_pool(warm.and_then(|warm| warm.noise.get(&point)).copied());
-            let mut lane = Lane { point, weight, entrants: Vec::new(), own_us: Vec::new(), own_failed: false };
+            let mut lane = Lane::new(point, weight);
             for choice in choices.get(&point.collective).into_iter().flatten().copied() {
                 let prior = warm.and_then(|warm| warm.cells.get(&(point, choice)));
                 let cell = field.add_cell(pool, prior.copied());
                 let out = quarantine.is_banned(point.collective, choice);
-                let toll = config.toll(choice);
-                lane.entrants.push(Entrant { choice, cell, toll, out, reported: out, turn: 0, postponed: false });
+                lane.entrants.push(Entrant { choice, cell, toll: config.toll(choice), out, reported: out });
             }
             link_channels(&mut field, &lane);
             if let Some(smaller) = lanes.last().filter(|smaller| smaller.point.collective == point.collective) {
@@ -232,7 +231,7 @@ impl Race {
             items = self.adaptive();
         }
         if items.is_empty() {
-            items = self.postponed();
+            items = self.waiting();
         }
         if items.is_empty() {
             return None;
@@ -272,6 +271,8 @@ impl Race {
             lane.own_failed |= time_us.is_none();
             return;
         };
+        self.end_waiting(point, choice, time_us);
+        let Some(lane) = self.by_point.get(&point).and_then(|index| self.lanes.get_mut(*index)) else { return };
         let Some(entrant) = lane.entrants.iter_mut().find(|entrant| entrant.choice == choice) else { return };
         self.stale = true;
         if let Some(time_us) = time_us {
@@ -337,17 +338,17 @@ impl Race {
 
     /// The same for one choice.
     pub(crate) fn noise_of(&self, point: Point, choice: Choice) -> Option<f64> {
-        self.cell(point, choice).map(|cell| self.field.noise_variance(cell).sqrt())
+        self.entrant(point, choice).map(|(_, entrant)| self.field.noise_variance(entrant.cell).sqrt())
     }
 
     /// Expected logarithm of the time of a choice in microseconds.
     pub(crate) fn expected_log_us(&self, point: Point, choice: Choice) -> Option<f64> {
-        self.cell(point, choice).map(|cell| self.field.belief(cell).mean)
+        self.entrant(point, choice).map(|(lane, entrant)| lane.belief(&self.field, entrant).mean)
     }
 
-    fn cell(&self, point: Point, choice: Choice) -> Option<usize> {
+    fn entrant(&self, point: Point, choice: Choice) -> Option<(&Lane, &Entrant)> {
         let lane = self.by_point.get(&point).and_then(|index| self.lanes.get(*index))?;
-        lane.entrants.iter().find(|entrant| entrant.choice == choice).map(|entrant| entrant.cell)
+        lane.entrants.iter().find(|entrant| entrant.choice == choice).map(|entrant| (lane, entrant))
     }
 
     /// What perfect knowledge would gain over the present picks: weighted mean over points, log units.
@@ -363,7 +364,7 @@ impl Race {
         for lane in &self.lanes {
             noise.extend(lane.entrants.first().map(|entrant| (lane.point, self.field.noise(entrant.cell))));
             for entrant in lane.entrants.iter().filter(|entrant| !entrant.out) {
-                cells.insert((lane.point, entrant.choice), self.field.belief(entrant.cell));
+                cells.insert((lane.point, entrant.choice), lane.belief(&self.field, entrant));
             }
         }
         let pick = |lane: &Lane| {

@@ -6,6 +6,7 @@ use gdrtune_profiles::vocab::Collective;
 
 use super::{
     HOPELESS, Race, Stage, allocate,
+    forecast::family,
     lane::{Entrant, Lane, anchor, one},
 };
 use crate::bench::Item;
@@ -51,11 +52,11 @@ impl Race {
                 continue;
             }
             let leader = lane.entrants.iter().map(|e| self.field.belief(e.cell).mean).fold(f64::INFINITY, f64::min);
-            for family in lane.families() {
-                let Some(entrant) = anchor(&family) else { continue };
+            for members in lane.families() {
+                let Some(entrant) = anchor(&members) else { continue };
                 let hopeless =
                     self.stage == Stage::Widest && self.field.belief(entrant.cell).mean > leader + HOPELESS.ln();
-                if !entrant.out && !entrant.postponed && !hopeless {
+                if !entrant.out && !hopeless && !lane.waiting.contains_key(&family(entrant.choice)) {
                     items.push(one(lane.point, Some(entrant.choice)));
                 }
             }
