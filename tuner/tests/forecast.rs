@@ -141,6 +141,19 @@ fn a_wrong_prediction_delays_the_best_choice_and_does_not_hide_it() {
 }
 
 #[test]
+fn a_family_that_turns_out_good_at_one_size_waits_at_no_other() {
+    let wrong = predictions(|_, family| if family == BEST { 20.0 } else { 1.0 });
+    for seed in 0..10 {
+        let (asked, _) = run(foreseen(seed, &wrong), seed, 3000);
+        let is_best = |item: &Item| item.choice.is_some_and(|choice| family(choice) == BEST);
+        let first = |point| asked.iter().position(|item| item.point == point && is_best(item)).unwrap();
+        let first: Vec<usize> = points().into_iter().map(first).collect();
+        let (earliest, last) = (first.iter().min().unwrap(), first.iter().max().unwrap());
+        assert!(last - earliest < 40, "seed {seed}: {first:?}");
+    }
+}
+
+#[test]
 fn without_predictions_of_its_choices_a_race_is_what_it_was() {
     let elsewhere = (Algorithm::Nvls, Protocol::Simple);
     let other: Predictions = points().into_iter().map(|point| (point, [(elsewhere, 1.0)].into())).collect();

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::bench::Item;
 
-/// How far a prediction is off, as a factor. Two H200 over NVLink: families' best measured times were 0.6 to 1.8 of the
+/// How far a prediction is off, as a factor. Two H200 over `NVLink`: families' best measured times were 0.6 to 1.8 of the
 /// predicted ones.
 const MISPREDICTION: f64 = 2.0;
 /// A family that is predicted to take this many times the best prediction of its point waits.
