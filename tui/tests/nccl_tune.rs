@@ -174,6 +174,14 @@ fn a_clear_winner_ships_is_confirmed_and_later_refuted() {
     }
     let predicted: Vec<&Value> = run.events("predicted").collect();
     assert_eq!(predicted[0]["times_us"].as_array().unwrap().len(), 4, "LL128 is not allowed: {predicted:?}");
+    // The search begins with what the stand-in predicts to be fast: ring/simple 20 us, tree/simple 25, ring/ll 30, tree/ll 40.
+    let name = |trial: &Value, part: &str| trial["requested"][part].as_str().map(str::to_owned).unwrap_or_default();
+    let first: Vec<_> = run
+        .trials("search")
+        .take(4)
+        .map(|trial| ["algorithm", "protocol"].map(|part| name(trial, part)).join("/"))
+        .collect();
+    assert_eq!(first, ["ring/simple", "tree/simple", "ring/ll", "tree/ll"]);
     assert!(run.requested("tree", "ll128").is_empty() && run.requested("ring", "ll128").is_empty());
     let engine = &run.events("workers_started").next().unwrap()["engine"];
     assert_eq!((&engine["version"], &engine["gdr"]), (&"2.28.9".into(), &"off".into()), "{engine}");

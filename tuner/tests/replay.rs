@@ -8,7 +8,7 @@ use gdrtune_tuner::{
     deployment::Deployment,
     objective::{Objective, WeightedPoint},
     observe::{Directive, Note, Observer, Silent},
-    race::RaceConfig,
+    race::{Predictions, RaceConfig},
     replay::{Cells, Grid, Replay, ReplayConfig},
     search::{Effect, SearchOutcome, SearchPlan, Strategy, run_search},
     stats,
@@ -158,6 +158,7 @@ fn plan(bench: &Replay, trials: u64, seed: u64) -> SearchPlan {
         seed,
         least_gain: 0.02,
         race: RaceConfig::standard(seed),
+        predictions: Predictions::new(),
     }
 }
 

@@ -14,7 +14,7 @@ use gdrtune_tuner::{
     objective::{Objective, WeightedPoint},
     observe::{Directive, Silent},
     plan::{candidate, fallback},
-    race::{RaceConfig, channel_cost},
+    race::{Predictions, RaceConfig, channel_cost},
     search::{Effect, SearchError, SearchOutcome, SearchPlan, StoppedBy, Strategy, run_search},
     space::{Constraints, Dimension, Space},
 };
@@ -57,6 +57,7 @@ fn plan(trials: u64, seed: u64, strategy: Strategy) -> SearchPlan {
         seed,
         least_gain: 0.02,
         race: RaceConfig::standard(seed),
+        predictions: Predictions::new(),
     }
 }
 

@@ -11,7 +11,7 @@ use gdrtune_tuner::{
     bench::{Bench, BenchError, BenchInfo, Cancel, Item, Outcome, Sample, Script, Setup, Timing},
     objective::{Objective, WeightedPoint},
     observe::Silent,
-    race::{Currency, Quarantine, Race, RaceConfig},
+    race::{Currency, Predictions, Quarantine, Race, RaceConfig},
     search::{SearchPlan, Strategy, run_search},
     space::{Facts, Space},
 };
@@ -137,6 +137,7 @@ fn the_fast_rail_and_ring_are_found_within_a_minute_of_measuring() {
             seed,
             least_gain: 0.02,
             race: RaceConfig::standard(seed),
+            predictions: Predictions::new(),
         };
         let mut bench = TwoRails::new(seed, 0.03);
         let outcome = run_search(&mut bench, &space, &plan, &mut Silent, &Cancel::new()).unwrap();

@@ -4,7 +4,7 @@ use gdrtune_tuner::{
     bench::Cancel,
     objective::{Objective, WeightedPoint},
     observe::Silent,
-    race::RaceConfig,
+    race::{Predictions, RaceConfig},
     search::{SearchError, SearchPlan, Strategy, run_search},
 };
 
@@ -21,6 +21,7 @@ pub(crate) fn plan(points: Vec<WeightedPoint>, strategy: Strategy, budget: u64, 
         seed,
         least_gain: 0.02,
         race: RaceConfig::standard(seed),
+        predictions: Predictions::new(),
     }
 }
 

@@ -180,7 +180,7 @@ pub enum Event {
     /// What the engine is, said once it was asked.
     Probed(EngineFacts),
     /// What the library itself predicts for a point, in processes with nothing set; combinations that are not here are
-    /// not allowed by it.
+    /// not allowed by it. The search begins with what is fast here, so a resume must be told the same.
     Predicted {
         /// The point.
         point: Point,

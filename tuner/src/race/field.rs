@@ -91,6 +91,8 @@ struct Cell {
     own: Message,
     /// What the belief's mean keeps to.
     bounds: (f64, f64),
+    /// Whether its links are cut: where only unmeasured cells are linked, they confirm each other in what they began with.
+    rests: bool,
 }
 
 /// Belief about one cell.
@@ -152,8 +154,14 @@ impl Field {
         let (total, own) = (Message::default(), Message::default());
         let bounds = (f64::NEG_INFINITY, f64::INFINITY);
         let noise = self.noise[pool].full;
-        self.cells.push(Cell { pool, prior, samples: Vec::new(), next_kept: 0, taken: 0, noise, total, own, bounds });
+        let (samples, next_kept, taken, rests) = (Vec::new(), 0, 0, false);
+        self.cells.push(Cell { pool, prior, samples, next_kept, taken, noise, total, own, bounds, rests });
         self.cells.len() - 1
+    }
+
+    /// Cuts a cell's links, before anything was measured, or mends them.
+    pub(crate) fn let_rest(&mut self, cell: usize, rests: bool) {
+        self.cells[cell].rests = rests;
     }
 
     /// A group of links whose differences spread by `deviation` until learned; `pull` draws their mean to 0.
@@ -365,8 +373,10 @@ impl Field {
             let (variance, core) = (cell.noise, self.noise[cell.pool].core);
             let Some(center) = crate::stats::median(&cell.samples) else { continue };
             // With one or two samples the median cannot tell an outlier; the field's own belief helps, but only where it
-            // stands on samples of the same pool: what it says of a size that was never measured may be ten times off.
-            let center = if cell.samples.len() > 2 || !self.grounded[cell.pool] {
+            // stands on samples of the same pool: what it says of a size that was never measured may be ten times off, and of
+            // a cell that rested it says nothing.
+            let says_nothing = !self.grounded[cell.pool] || cell.total.precision <= VAGUE;
+            let center = if cell.samples.len() > 2 || says_nothing {
                 center
             } else {
                 0.5 * (center + cell.total.shift / cell.total.precision)
@@ -453,6 +463,9 @@ impl Field {
     /// Renews both messages of a link and the beliefs at its ends.
     fn pass(&mut self, index: usize) {
         let link = &mut self.links[index];
+        if self.cells[link.from].rests || self.cells[link.to].rests {
+            return;
+        }
         let group = &self.groups[link.group];
         let (from, to) = (self.cells[link.from].total, self.cells[link.to].total);
         let difference = link.offset + group.mean;

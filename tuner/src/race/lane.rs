@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use gdrtune_profiles::vocab::{Choice, Point};
 
-use super::field::{Field, PRIOR_NOISE};
+use super::{
+    field::{Field, PRIOR_NOISE},
+    forecast::{Family, Waiting, family},
+};
 use crate::bench::Item;
 
 /// Until links say otherwise, neighbouring sizes differ by this much between choices (log units). Recorded grids: 0.02
@@ -33,9 +36,18 @@ pub(super) struct Lane {
     /// Times of the engine's own choice in this environment.
     pub(super) own_us: Vec<f64>,
     pub(super) own_failed: bool,
+    /// Places of the predicted families in the opening stages.
+    pub(super) turns: BTreeMap<Family, usize>,
+    /// Families that are left out of those.
+    pub(super) waiting: BTreeMap<Family, Waiting>,
 }
 
 impl Lane {
+    pub(super) fn new(point: Point, weight: f64) -> Self {
+        let (turns, waiting) = (BTreeMap::new(), BTreeMap::new());
+        Self { point, weight, entrants: Vec::new(), own_us: Vec::new(), own_failed: false, turns, waiting }
+    }
+
     /// Standard error of the logarithm of the own choice's time.
     pub(super) fn own_deviation(&self) -> f64 {
         let samples = self.own_us.len();
@@ -59,9 +71,9 @@ impl Lane {
 
     /// Entrants by (algorithm, protocol), channels rising.
     pub(super) fn families(&self) -> Vec<Vec<&Entrant>> {
-        let mut families: BTreeMap<_, Vec<&Entrant>> = BTreeMap::new();
+        let mut families: BTreeMap<Family, Vec<&Entrant>> = BTreeMap::new();
         for entrant in &self.entrants {
-            families.entry((entrant.choice.algorithm, entrant.choice.protocol)).or_default().push(entrant);
+            families.entry(family(entrant.choice)).or_default().push(entrant);
         }
         let mut families: Vec<_> = families.into_values().collect();
         for family in &mut families {
@@ -69,6 +81,12 @@ impl Lane {
         }
         families
     }
+}
+
+/// The entrant that a family is begun with: the second-lowest channel count is the best guess where nothing is known; the
+/// lowest follows by its link.
+pub(super) fn anchor<'a>(family: &[&'a Entrant]) -> Option<&'a Entrant> {
+    family.get(1).or_else(|| family.first()).copied()
 }
 
 pub(super) fn one(point: Point, choice: Option<Choice>) -> Item {

@@ -2,7 +2,8 @@
 //!
 //! An ask/tell object: [`Race::next`] gives the items of a script that scores many points at once, [`Race::tell`] takes
 //! the samples. It begins with one low-channel anchor of each (algorithm, protocol) at the smaller sizes, then at the
-//! larger ones where the family is not hopeless already; after that every sample goes where it is expected to improve
+//! larger ones where the family is not hopeless already; what the engine predicts, where it does, says in which order, and
+//! which families can wait. After that every sample goes where it is expected to improve
 //! the picks most (the knowledge gradient, under the field's beliefs about all cells). So hopeless cells get one sample or
 //! none, close ones get the repeats, and a cell may come back if its neighbours turn out fast.
 //!
@@ -11,6 +12,7 @@
 
 mod allocate;
 mod field;
+mod forecast;
 mod lane;
 mod quarantine;
 mod script;
@@ -26,6 +28,7 @@ use crate::{
 };
 pub(crate) use allocate::expected_fall;
 use field::{Belief, Field, Noise};
+pub use forecast::Predictions;
 use lane::{Entrant, Lane, link_channels, link_sizes};
 pub use quarantine::{Ban, Quarantine};
 
@@ -171,7 +174,7 @@ impl Race {
         sorted.dedup_by_key(|weighted| weighted.point);
         for WeightedPoint { point, weight } in sorted {
             let pool = field.add_pool(warm.and_then(|warm| warm.noise.get(&point)).copied());
-            let mut lane = Lane { point, weight, entrants: Vec::new(), own_us: Vec::new(), own_failed: false };
+            let mut lane = Lane::new(point, weight);
             for choice in choices.get(&point.collective).into_iter().flatten().copied() {
                 let prior = warm.and_then(|warm| warm.cells.get(&(point, choice)));
                 let cell = field.add_cell(pool, prior.copied());
@@ -216,6 +219,7 @@ impl Race {
     pub fn next(&mut self) -> Option<Vec<Item>> {
         self.refresh();
         let mut items = Vec::new();
+        let is_opening = self.stage != Stage::Adaptive;
         while items.is_empty() && self.stage != Stage::Adaptive {
             items = self.next_stage();
         }
@@ -227,9 +231,15 @@ impl Race {
             items = self.adaptive();
         }
         if items.is_empty() {
+            items = self.waiting();
+        }
+        if items.is_empty() {
             return None;
         }
         items.shuffle(&mut self.random);
+        if is_opening {
+            self.sort_by_turn(&mut items);
+        }
         if self.scripts == 0 && self.config.currency == Currency::Seconds {
             // Quick points first: they may show already that the rest is not worth its time.
             items.sort_by(|a, b| self.taught_us(a.point).total_cmp(&self.taught_us(b.point)));
@@ -261,6 +271,8 @@ impl Race {
             lane.own_failed |= time_us.is_none();
             return;
         };
+        self.end_waiting(point, choice, time_us);
+        let Some(lane) = self.by_point.get(&point).and_then(|index| self.lanes.get_mut(*index)) else { return };
         let Some(entrant) = lane.entrants.iter_mut().find(|entrant| entrant.choice == choice) else { return };
         self.stale = true;
         if let Some(time_us) = time_us {
@@ -326,17 +338,17 @@ impl Race {
 
     /// The same for one choice.
     pub(crate) fn noise_of(&self, point: Point, choice: Choice) -> Option<f64> {
-        self.cell(point, choice).map(|cell| self.field.noise_variance(cell).sqrt())
+        self.entrant(point, choice).map(|(_, entrant)| self.field.noise_variance(entrant.cell).sqrt())
     }
 
     /// Expected logarithm of the time of a choice in microseconds.
     pub(crate) fn expected_log_us(&self, point: Point, choice: Choice) -> Option<f64> {
-        self.cell(point, choice).map(|cell| self.field.belief(cell).mean)
+        self.entrant(point, choice).map(|(lane, entrant)| lane.belief(&self.field, entrant).mean)
     }
 
-    fn cell(&self, point: Point, choice: Choice) -> Option<usize> {
+    fn entrant(&self, point: Point, choice: Choice) -> Option<(&Lane, &Entrant)> {
         let lane = self.by_point.get(&point).and_then(|index| self.lanes.get(*index))?;
-        lane.entrants.iter().find(|entrant| entrant.choice == choice).map(|entrant| entrant.cell)
+        lane.entrants.iter().find(|entrant| entrant.choice == choice).map(|entrant| (lane, entrant))
     }
 
     /// What perfect knowledge would gain over the present picks: weighted mean over points, log units.
@@ -352,7 +364,7 @@ impl Race {
         for lane in &self.lanes {
             noise.extend(lane.entrants.first().map(|entrant| (lane.point, self.field.noise(entrant.cell))));
             for entrant in lane.entrants.iter().filter(|entrant| !entrant.out) {
-                cells.insert((lane.point, entrant.choice), self.field.belief(entrant.cell));
+                cells.insert((lane.point, entrant.choice), lane.belief(&self.field, entrant));
             }
         }
         let pick = |lane: &Lane| {

@@ -6,7 +6,8 @@ use gdrtune_profiles::vocab::Collective;
 
 use super::{
     HOPELESS, Race, Stage, allocate,
-    lane::{Entrant, Lane, one},
+    forecast::family,
+    lane::{Entrant, Lane, anchor, one},
 };
 use crate::bench::Item;
 
@@ -51,12 +52,11 @@ impl Race {
                 continue;
             }
             let leader = lane.entrants.iter().map(|e| self.field.belief(e.cell).mean).fold(f64::INFINITY, f64::min);
-            for family in lane.families() {
-                // The second-lowest count is the best guess where nothing is known; the lowest follows by its link.
-                let Some(entrant) = family.get(1).or_else(|| family.first()) else { continue };
+            for members in lane.families() {
+                let Some(entrant) = anchor(&members) else { continue };
                 let hopeless =
                     self.stage == Stage::Widest && self.field.belief(entrant.cell).mean > leader + HOPELESS.ln();
-                if !entrant.out && !hopeless {
+                if !entrant.out && !hopeless && !lane.waiting.contains_key(&family(entrant.choice)) {
                     items.push(one(lane.point, Some(entrant.choice)));
                 }
             }

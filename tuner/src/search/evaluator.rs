@@ -229,6 +229,7 @@ impl<'a> Evaluator<'a> {
         let quarantine = self.quarantine.clone();
         let mut race = Race::new(&self.race_points(), &self.space.choices, config, warm.as_ref(), quarantine);
         race.leave_out(|point, choice| !self.bench.offers(&environment, point, choice));
+        race.foresee(&self.plan.predictions);
         self.known.insert(vector, index);
         self.explored.push(Explored {
             environment,

@@ -23,7 +23,7 @@ use crate::{
     bench::{Bench, Cancel},
     objective::{Objective, WeightedPoint},
     observe::Observer,
-    race::{Ban, Pick, RaceConfig},
+    race::{Ban, Pick, Predictions, RaceConfig},
     space::Space,
 };
 use evaluator::{Evaluator, Stop};
@@ -124,6 +124,8 @@ pub struct SearchPlan {
     pub least_gain: f64,
     /// How the races run.
     pub race: RaceConfig,
+    /// What the engine predicts of its choices in processes with the first environment; empty where it does not tell.
+    pub predictions: Predictions,
 }
 
 /// A search without a result.

@@ -19,7 +19,7 @@ use gdrtune_tuner::{
     objective::{Objective, WeightedPoint},
     observe::{Directive, Note, Observer},
     plan::{Candidate, CandidateRule},
-    race::RaceConfig,
+    race::{Predictions, RaceConfig},
     search::{SearchOutcome, SearchPlan, Strategy, run_search},
     sim::{Cluster, SimConfig, Simulated},
     steadiness::{Steadiness, Unsteady},
@@ -78,6 +78,7 @@ pub(crate) fn plan(cluster: &Cluster, seed: u64) -> SearchPlan {
         seed,
         least_gain: Thresholds::standard(seed).gain,
         race: RaceConfig::standard(seed),
+        predictions: Predictions::new(),
     }
 }
 

@@ -1,12 +1,16 @@
 //! What a library says about a cluster before anything is searched: versions, paths, and what it allows.
 //!
-//! One group of workers runs its own choice once at the smallest and the largest size of every collective. The search then
-//! goes on with the same workers, so this costs a few collectives and no process start.
+//! One group of workers runs its own choice once at every point where there is a choice, because predictions are asked for
+//! with it, and at the smallest and the largest size of the other collectives. The search then goes on with the same
+//! workers, so this costs a collective for each and no process start.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use gdrtune_profiles::vocab::{Algorithm, Collective, Environment, Point, Protocol};
-use gdrtune_tuner::bench::{Bench as _, BenchError, Cancel, Item, Outcome, Script, Setup};
+use gdrtune_tuner::{
+    bench::{Bench as _, BenchError, Cancel, Item, Outcome, Script, Setup},
+    race::Predictions,
+};
 use gdrtune_wire::{EngineReport, NetworkUse, Prediction};
 
 use super::ClusterBench;
@@ -34,6 +38,14 @@ impl Probe {
         }
         allowed
     }
+
+    /// The predictions as the search takes them.
+    pub fn predicted_us(&self) -> Predictions {
+        let of = |cells: &Vec<Prediction>| {
+            cells.iter().map(|cell| ((cell.algorithm, cell.protocol), cell.time_us.into())).collect()
+        };
+        self.predictions.iter().map(|(&point, cells)| (point, of(cells))).collect()
+    }
 }
 
 impl ClusterBench<'_> {
@@ -43,7 +55,7 @@ impl ClusterBench<'_> {
     /// [`BenchError`] where the workers do not start, or cannot go on.
     pub fn probe(&mut self, environment: Environment, points: &[Point], cancel: &Cancel) -> Result<Probe, BenchError> {
         let items: Vec<Item> =
-            extremes(points).into_iter().map(|point| Item { point, choice: None, repeats: 1 }).collect();
+            asked(points).into_iter().map(|point| Item { point, choice: None, repeats: 1 }).collect();
         let script = Script { setup: Setup::Live(environment), fresh: false, items };
         let (mut measured, mut failures) = (0, Vec::new());
         self.run(&script, cancel, &mut |sample| {
@@ -58,6 +70,12 @@ impl ClusterBench<'_> {
         let (report, predictions) = (self.last_report.clone(), self.predictions.clone());
         Ok(Probe { report, predictions, measured, failures })
     }
+}
+
+/// The points where there is a choice, and both ends of the other collectives.
+fn asked(points: &[Point]) -> BTreeSet<Point> {
+    let (chosen, others): (Vec<Point>, Vec<Point>) = points.iter().partition(|point| point.collective.has_choice());
+    chosen.into_iter().chain(extremes(&others)).collect()
 }
 
 /// The smallest and the largest size of each collective.
@@ -109,12 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_of_every_collective_are_asked_about() {
-        let points = [1024, 65536, 4096].map(|bytes| point(Collective::AllReduce, bytes));
+    fn every_choice_is_asked_about_and_both_ends_of_what_has_none() {
+        let sizes = [1024, 65536, 4096];
+        let chosen = sizes.map(|bytes| point(Collective::AllReduce, bytes));
+        let others = sizes.map(|bytes| point(Collective::AllToAll, bytes));
         let single = point(Collective::Reduce, 8);
-        let asked: Vec<Point> = extremes(&[&points[..], &[single]].concat()).into_iter().collect();
-        assert_eq!(asked.len(), 3);
-        assert!(asked.contains(&points[0]) && asked.contains(&points[1]) && asked.contains(&single));
+        let asked = asked(&[&chosen[..], &others, &[single]].concat());
+        assert_eq!(asked.len(), 6, "{asked:?}");
+        assert!(chosen.iter().chain(&others[..2]).chain([&single]).all(|point| asked.contains(point)), "{asked:?}");
     }
 
     #[test]

@@ -311,6 +311,7 @@ impl<'a> Run<'a> {
             seed: config.seed,
             least_gain: Thresholds::standard(config.seed).gain,
             race: config.goal.race(config.seed),
+            predictions: self.survey.predictions.clone(),
         };
         Ok(search::run_search(bench, space, &plan, observer, self.controls.cancel())?)
     }

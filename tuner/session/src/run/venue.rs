@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use gdrtune_profiles::vocab::{Choice, Engine};
 use gdrtune_tuner::{
     bench::{Bench, BenchError, BenchInfo, Cancel},
+    race::Predictions,
     space::{Built, Space},
 };
 use gdrtune_wire::Inventory;
@@ -56,6 +57,8 @@ pub(super) struct Survey {
     pub(super) shape: Shape,
     /// What may be tried.
     pub(super) space: Space,
+    /// What the engine predicts of that, where it does.
+    pub(super) predictions: Predictions,
     /// GPU model, where there is one.
     pub(super) gpu: Option<String>,
     /// NCCL's version, where that is the engine.
@@ -147,6 +150,7 @@ impl Venue for ClusterVenue<'_, '_> {
             info,
             shape: self.shape_of(&self.present.slots),
             space,
+            predictions: probe.as_ref().map(Probe::predicted_us).unwrap_or_default(),
             gpu: report.and_then(|report| report.device.clone()),
             nccl: report.and_then(|report| report.version.clone()),
             fingerprint: facts::fingerprint(&self.present, self.present_inventories(), report),
@@ -244,6 +248,7 @@ impl Venue for OfflineVenue<'_> {
             info: self.request.info(),
             shape: self.shape_of(&[]),
             space,
+            predictions: Predictions::new(),
             gpu: None,
             nccl: None,
             fingerprint: self.request.fingerprint(),
