@@ -2,10 +2,10 @@
 //!
 //! An ask/tell object: [`Race::next`] gives the items of a script that scores many points at once, [`Race::tell`] takes
 //! the samples. It begins with one low-channel anchor of each (algorithm, protocol) at the smaller sizes, then at the
-//! larger ones where the family is not hopeless already; what the engine predicts, where it does, says in which order, and
-//! which families can wait. After that every sample goes where it is expected to improve
-//! the picks most (the knowledge gradient, under the field's beliefs about all cells). So hopeless cells get one sample or
-//! none, close ones get the repeats, and a cell may come back if its neighbours turn out fast.
+//! larger ones; what the engine predicts, where it does, says in which order, and which families can wait. After that
+//! every sample goes where it is expected to improve the picks most (the knowledge gradient, under the field's beliefs
+//! about all cells). So hopeless cells get one sample or none, close ones get the repeats, and a cell may come back if its
+//! neighbours turn out fast.
 //!
 //! Deterministic: the same seed and the same samples give the same items. Must not measure anything itself, nor know
 //! about budgets: the caller stops asking.
@@ -32,7 +32,7 @@ pub use forecast::Predictions;
 use lane::{Entrant, Lane, link_channels, link_sizes};
 pub use quarantine::{Ban, Quarantine};
 
-/// A choice this many times slower than the leader is cut at once, and its family is not begun at larger sizes.
+/// A choice this many times slower than the leader is told to be out of the race at once.
 const HOPELESS: f64 = 4.0;
 /// Standard errors behind the leader at which a choice is called beaten.
 const BEATEN: f64 = 4.0;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gdrtune_profiles::vocab::Collective;
 
 use super::{
-    HOPELESS, Race, Stage, allocate,
+    Race, Stage, allocate,
     forecast::family,
     lane::{Entrant, Lane, anchor, one},
 };
@@ -44,19 +44,16 @@ impl Race {
         self.lanes.iter().zip(ranks).map(|(lane, rank)| (rank, counts[&lane.point.collective])).collect()
     }
 
-    /// One low-channel anchor of each family at the sizes that `wanted` (rank, sizes) selects, unless hopeless.
+    /// One low-channel anchor of each family at the sizes that `wanted` (rank, sizes) selects, unless it waits.
     pub(super) fn anchors(&self, wanted: impl Fn(usize, usize) -> bool) -> Vec<Item> {
         let mut items = Vec::new();
         for (lane, (rank, sizes)) in self.lanes.iter().zip(self.ranks()) {
             if !wanted(rank, sizes) {
                 continue;
             }
-            let leader = lane.entrants.iter().map(|e| self.field.belief(e.cell).mean).fold(f64::INFINITY, f64::min);
             for members in lane.families() {
                 let Some(entrant) = anchor(&members) else { continue };
-                let hopeless =
-                    self.stage == Stage::Widest && self.field.belief(entrant.cell).mean > leader + HOPELESS.ln();
-                if !entrant.out && !hopeless && !lane.waiting.contains_key(&family(entrant.choice)) {
+                if !entrant.out && !lane.waiting.contains_key(&family(entrant.choice)) {
                     items.push(one(lane.point, Some(entrant.choice)));
                 }
             }
