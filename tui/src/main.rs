@@ -64,6 +64,10 @@ fn cause_chain(error: &anyhow::Error) -> String {
 
 /// Says what failed, why, and what to do, on stderr. A closed stderr changes nothing about the exit code.
 fn report(failure: &Failure) {
+    // Whoever reads our output has enough of it, as `head` does.
+    if failure.error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+        return;
+    }
     let mut text = format!("gdrtune: {}\n", cause_chain(&failure.error));
     if let Some(hint) = &failure.hint {
         text.push_str("  hint: ");

@@ -27,6 +27,16 @@ fn expect_in(home: &Path, args: &[&str], code: i32, texts: &[&str]) {
 }
 
 #[test]
+fn a_reader_that_has_enough_is_no_error_to_speak_of() {
+    let home = tempfile::tempdir().unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let bench = ["bench", "--engine", "native", "--ranks-per-node", "2", "--sizes", "4K", "--collectives", "allreduce"];
+    let run = gdrtune(home.path()).args(bench).stdout(writer).output().unwrap();
+    assert_eq!((stderr(&run).as_str(), run.status.code()), ("", Some(1)));
+}
+
+#[test]
 fn host_lists_are_checked_before_anything_starts() {
     let cases: &[(&str, &[&str])] = &[
         ("node[01-04", &["-w:1:5: '[' is never closed"]),
