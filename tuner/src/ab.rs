@@ -246,15 +246,7 @@ mod tests {
                     let is_candidate = script.setup != Setup::Site;
                     let luck = if is_candidate && round.is_multiple_of(2) { 1.0 + self.scatter } else { 1.0 };
                     let time_us = factor * luck * (asked.point.bytes as f64 + f64::from(repeat));
-                    let t = Timing {
-                        time_us,
-                        slowest_us: time_us,
-                        median_us: time_us,
-                        max_us: time_us,
-                        cpu_us: 0.0,
-                        iterations: self.iterations,
-                        selected: None,
-                    };
+                    let t = Timing { iterations: self.iterations, ..Timing::even(time_us) };
                     sink(Sample { item, process: 0, outcome: Outcome::Timed(t) });
                 }
             }

@@ -103,6 +103,22 @@ pub struct Timing {
     pub selected: Option<Choice>,
 }
 
+#[cfg(test)]
+impl Timing {
+    /// One call whose ranks and laps are all alike.
+    pub(crate) const fn even(time_us: f64) -> Self {
+        Self {
+            time_us,
+            slowest_us: time_us,
+            median_us: time_us,
+            max_us: time_us,
+            cpu_us: 0.0,
+            iterations: 1,
+            selected: None,
+        }
+    }
+}
+
 /// Why a script gave no further samples.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BenchError {

@@ -225,15 +225,7 @@ mod tests {
             for (item, asked) in script.items.iter().enumerate() {
                 self.ran.push((asked.point, asked.choice));
                 let time_us = if asked.choice == Some(SLOW) && 4096 <= asked.point.bytes { 500.0 } else { 10.0 };
-                let timing = Timing {
-                    time_us,
-                    slowest_us: time_us,
-                    median_us: time_us,
-                    max_us: time_us,
-                    cpu_us: 0.0,
-                    iterations: 7,
-                    selected: asked.choice,
-                };
+                let timing = Timing { iterations: 7, selected: asked.choice, ..Timing::even(time_us) };
                 let outcome = match asked.choice {
                     Some(CRASHING) => Outcome::Crashed("signal 11".into()),
                     Some(CAPPED) => Outcome::Substituted { selected: RING, timing },

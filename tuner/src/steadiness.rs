@@ -264,15 +264,7 @@ mod tests {
                 let stall = if stalls.is_some_and(|every| n_sample % every == 0) { 10.0 } else { 1.0 };
                 let scatter: f64 = (0..3).map(|_| random.random_range(-noise..noise)).sum();
                 let time_us = factor * stall * asked.point.bytes as f64 * (luck + scatter).exp();
-                let timing = Timing {
-                    time_us,
-                    slowest_us: time_us,
-                    median_us: time_us,
-                    max_us: time_us,
-                    cpu_us: 0.0,
-                    iterations: 1,
-                    selected: None,
-                };
+                let timing = Timing::even(time_us);
                 let sample = Sample { item, process: 0, outcome: Outcome::Timed(timing) };
                 steadiness.note(&Note::Sample { script: &script, sample: &sample });
             }

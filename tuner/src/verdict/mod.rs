@@ -216,15 +216,17 @@ pub fn verdict(data: &[AbPoint], thresholds: &Thresholds, candidate: &Candidate)
     let losing = losing(&points, thresholds);
     let environment =
         (!candidate.environment.is_empty()).then(|| judge_environment(data, &points, &losing, thresholds));
-    let of_rules = for_many(&candidate.rules, data, thresholds);
+    let wholes: Vec<Option<ShippedRule>> =
+        candidate.rules.iter().map(|rule| evidence(rule, data, thresholds)).collect();
+    let of_rules = for_many(&wholes, thresholds);
     let (mut rules, mut shipped) = (Vec::new(), Vec::new());
-    for rule in &candidate.rules {
+    for (rule, whole) in candidate.rules.iter().zip(wholes) {
         if environment.as_ref().is_some_and(|environment| !environment.ships) {
             let sentence = "measured under an environment that does not ship".into();
             rules.push(RuleVerdict { rule: rule.clone(), fate: RuleFate::Drop, sentence });
             continue;
         }
-        let (verdict, parts) = judge_rule(rule, data, &points, &losing, &of_rules);
+        let (verdict, parts) = judge_rule(rule, whole, data, &points, &losing, &of_rules);
         rules.push(verdict);
         shipped.extend(parts);
     }
@@ -369,20 +371,20 @@ pub fn least_rounds(rules: usize, thresholds: &Thresholds) -> u32 {
 /// What a rule must show where several are tried: of many equal arms some look faster by chance. Benjamini and Hochberg's
 /// procedure (J. R. Stat. Soc. B 57, 1995) keeps the expected share of such rules among those that ship at what a single one
 /// is allowed.
-fn for_many(rules: &[CandidateRule], data: &[AbPoint], thresholds: &Thresholds) -> Thresholds {
+fn for_many(wholes: &[Option<ShippedRule>], thresholds: &Thresholds) -> Thresholds {
     let level = 1.0 - thresholds.p_faster;
-    let doubt =
-        |rule: &CandidateRule| evidence(rule, data, thresholds).map_or(1.0, |whole| 1.0 - whole.speedup.p_faster);
-    let mut doubts: Vec<f64> = rules.iter().map(doubt).collect();
+    let doubt = |whole: &Option<ShippedRule>| whole.as_ref().map_or(1.0, |whole| 1.0 - whole.speedup.p_faster);
+    let mut doubts: Vec<f64> = wholes.iter().map(doubt).collect();
     doubts.sort_by(f64::total_cmp);
-    let share = |passed: usize| level * passed as f64 / rules.len().max(1) as f64;
+    let share = |passed: usize| level * passed as f64 / wholes.len().max(1) as f64;
     let passed = (1..=doubts.len()).rev().find(|&passed| doubts[passed - 1] <= share(passed));
     Thresholds { p_faster: 1.0 - share(passed.unwrap_or(1)), ..*thresholds }
 }
 
-/// Judges a rule; gives its verdict and the parts that ship.
+/// Judges a rule by all its sizes (`whole`, where they have times) and by each; gives its verdict and the parts that ship.
 fn judge_rule(
     rule: &CandidateRule,
+    whole: Option<ShippedRule>,
     data: &[AbPoint],
     points: &[PointVerdict],
     losing: &[Loss],
@@ -392,7 +394,7 @@ fn judge_rule(
     let slower: Vec<Point> = rule.points().filter(|point| losing.iter().any(|loss| loss.point == *point)).collect();
     let missing = rule.points().any(|point| !points.iter().any(|p| p.point == point && p.speedup.is_some()));
     let finish = |fate, sentence, parts| (RuleVerdict { rule: rule.clone(), fate, sentence }, parts);
-    let whole = if slower.is_empty() && !missing { evidence(rule, data, thresholds) } else { None };
+    let whole = whole.filter(|_| slower.is_empty() && !missing);
     if let Some(whole) = whole.as_ref().filter(|whole| thresholds.is_faster(&whole.speedup)) {
         if let Some(trimmed) = trimmed(rule, data, thresholds, &decided) {
             return finish(RuleFate::Split, trimmed.sentence, vec![trimmed.rule]);

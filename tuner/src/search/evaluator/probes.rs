@@ -92,15 +92,7 @@ mod tests {
         let slower = |factors: &[f64], quick_first| {
             let sample = |(bytes, factor): (u64, &f64)| {
                 let time_us = factor * times()[&point(bytes)];
-                let timing = Timing {
-                    time_us,
-                    slowest_us: time_us,
-                    median_us: time_us,
-                    max_us: time_us,
-                    cpu_us: 0.0,
-                    iterations: 1,
-                    selected: None,
-                };
+                let timing = Timing::even(time_us);
                 (item(bytes), Outcome::Timed(timing))
             };
             let samples: Vec<_> = (1..).zip(factors).map(sample).collect();

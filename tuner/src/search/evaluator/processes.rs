@@ -115,15 +115,7 @@ mod tests {
         let mut starts = Starts::default();
         for (process, times) in (0..).zip(processes) {
             for &time_us in times {
-                let timing = Timing {
-                    time_us,
-                    slowest_us: time_us,
-                    median_us: time_us,
-                    max_us: time_us,
-                    cpu_us: 0.0,
-                    iterations: 1,
-                    selected: None,
-                };
+                let timing = Timing::even(time_us);
                 race.learn(point, Some(choice), &Outcome::Timed(timing));
                 starts.take(process, point, choice, time_us);
             }
