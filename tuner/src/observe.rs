@@ -4,7 +4,7 @@ use gdrtune_profiles::vocab::{Choice, Environment, Point};
 
 use crate::{
     bench::{Sample, Script},
-    search::KnobImportance,
+    search::{KnobImportance, SearchOutcome},
 };
 
 /// Something that the search did or decided.
@@ -70,6 +70,8 @@ pub enum Note<'a> {
     },
     /// What each knob did in the search, the largest effects first.
     Importance(&'a [KnobImportance]),
+    /// What the search would give if it ended now, told after each score. It is no decision of the search.
+    SoFar(&'a SearchOutcome),
 }
 
 /// The best known setting for one point.

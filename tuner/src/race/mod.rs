@@ -139,7 +139,7 @@ enum Stage {
 }
 
 /// The race in one environment.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Race {
     lanes: Vec<Lane>,
     by_point: BTreeMap<Point, usize>,

@@ -3,6 +3,7 @@
 //! Holds all state of a search (argmin's is thrown away), so that any end of the solver leaves a result. Must not choose
 //! environments.
 
+mod outcome;
 mod probes;
 mod processes;
 mod ranking;
@@ -12,8 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gdrtune_profiles::vocab::{Environment, Point};
 
-use super::{BestEver, DefaultTime, EnvironmentScore, PointResult, SearchError, SearchOutcome, SearchPlan, StoppedBy};
-use super::{importance::importance, surrogate::Surrogate};
+use super::{BestEver, DefaultTime, SearchError, SearchPlan, StoppedBy, surrogate::Surrogate};
 use probes::{clearly_slower, quick_probes};
 use processes::Starts;
 
@@ -21,7 +21,7 @@ use crate::{
     bench::{Bench, Cancel, Item, Outcome, Setup},
     objective::WeightedPoint,
     observe::{Note, Observer, Phase},
-    race::{Currency, Knowledge, Pick, Quarantine, Race},
+    race::{Currency, Knowledge, Quarantine, Race},
     space::Space,
     stats,
 };
@@ -66,6 +66,7 @@ enum Broken {
     Stop(Stop),
 }
 
+#[derive(Debug, Clone)]
 struct Explored {
     environment: Environment,
     race: Race,
@@ -425,45 +426,6 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// The result so far.
-    pub(super) fn outcome(mut self, stopped_by: StoppedBy) -> SearchOutcome {
-        for index in 0..self.explored.len() {
-            self.explored[index].race.adopt(&self.quarantine);
-            if self.explored[index].failed.is_none() && !self.explored[index].abandoned {
-                self.rescore(index);
-            }
-        }
-        let importance = importance(&self.space.dimensions, &self.hindsight(), self.plan.seed);
-        if !importance.is_empty() {
-            self.observer.note(Note::Importance(&importance));
-        }
-        let winner = self.incumbent();
-        let points = winner.map(|index| self.results(index)).unwrap_or_default();
-        let environment = winner.map(|index| self.explored[index].environment.clone()).unwrap_or_default();
-        let fallback = if self.explored.is_empty() { Vec::new() } else { self.results(0) };
-        let scores = self.explored.iter().map(|explored| EnvironmentScore {
-            environment: explored.environment.clone(),
-            score: explored.score,
-            abandoned: explored.abandoned,
-            failed: explored.failed.clone(),
-            trials: explored.trials,
-        });
-        SearchOutcome {
-            defaults: self.default_us.keys().filter_map(|point| Some((*point, self.default_time(*point)?))).collect(),
-            environment,
-            points,
-            first_environment: self.space.environment(&[]),
-            fallback,
-            environments: scores.collect(),
-            best_ever: self.best_ever,
-            importance,
-            bans: self.quarantine.bans(),
-            trials: self.trials,
-            seconds: self.bench.now_s() - self.started_s,
-            stopped_by,
-        }
-    }
-
     fn race_points(&self) -> Vec<WeightedPoint> {
         let weigh = |weighted: &WeightedPoint| {
             let default_us = self.default_time(weighted.point).map_or(1.0, |time| time.median_us);
@@ -476,19 +438,6 @@ impl<'a> Evaluator<'a> {
     fn default_time(&self, point: Point) -> Option<DefaultTime> {
         let times = self.default_us.get(&point)?;
         Some(DefaultTime { median_us: stats::median(times)?, samples: times.len() as u32 })
-    }
-
-    fn results(&mut self, index: usize) -> Vec<PointResult> {
-        let weights: BTreeMap<Point, f64> = self.plan.points.iter().map(|w| (w.point, w.weight)).collect();
-        let picks = self.explored[index].race.picks();
-        let race = &self.explored[index].race;
-        let result = |pick: Pick| PointResult {
-            weight: weights.get(&pick.point).copied().unwrap_or_default(),
-            default: self.default_time(pick.point),
-            own_choice_us: race.own_choice_us(pick.point),
-            pick,
-        };
-        picks.into_iter().map(result).collect()
     }
 
     /// What sets this environment apart, for people.

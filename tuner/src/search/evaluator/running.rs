@@ -98,10 +98,12 @@ impl Evaluator<'_> {
         (trials, seconds)
     }
 
+    /// Tells the score of an environment, and with it what the search would give if it ended now.
     pub(super) fn note_score(&mut self, index: usize) {
         let explored = &self.explored[index];
         let (environment, score, abandoned) = (&explored.environment, explored.score, explored.abandoned);
         self.observer.note(Note::EnvironmentScored { index, environment, score, abandoned });
+        self.tell_so_far();
     }
 
     pub(super) fn note_drops(&mut self, index: usize) {
