@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use gdrtune_profiles::{
-    profile::Speedup,
+    profile::{Profile, Speedup},
     vocab::{Choice, Engine, Environment, Point},
 };
 use serde::{Deserialize, Serialize};
@@ -261,6 +261,14 @@ pub enum Event {
         /// What it would take to say more, where it is too noisy.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         note: String,
+    },
+    /// What would ship if the run ended now, told when that changes and at the end of the search; at last, what ships.
+    Profile {
+        /// As it would be written; its `run.unverified` tells what the search takes for best from what passed the A/B.
+        profile: Box<Profile>,
+        /// What was tried and left out, and why, in sentences.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        left_out: Vec<String>,
     },
     /// Files were written.
     Written {

@@ -115,6 +115,11 @@ impl Recorder {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).is_cut_short = true;
     }
 
+    /// Whether no further decision is recorded.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).is_cut_short
+    }
+
     /// Records that the run goes on with other nodes. What follows is decided anew, whatever was decided before.
     pub fn change_nodes(&self, event: Event) {
         {

@@ -102,6 +102,8 @@ impl Place {
             // The files of an early end; later ones replace them.
             Event::Log { text, .. } => !text.starts_with("wrote "),
             Event::Phase { phase } => *phase != gdrtune_session::event::Phase::Done,
+            // That of an early end is one more.
+            Event::Profile { profile, .. } => !profile.run.unverified,
             _ => true,
         };
         let events = self.records().into_iter().map(|record| record.event).filter(is_timeless);

@@ -22,6 +22,8 @@ pub struct Retrace {
     decisions: VecDeque<(u64, Event)>,
     /// Lines of the log that need not be said again.
     logs: Vec<(Level, String, String)>,
+    /// What would ship, as it was told last.
+    profile: Option<Event>,
 }
 
 /// What to do with an event of a resumed run.
@@ -43,7 +45,11 @@ impl Retrace {
             match &record.event {
                 Event::Log { level, host, text } => retrace.logs.push((*level, host.clone(), text.clone())),
                 // All but what the run is was decided for other nodes.
-                Event::NodeSet { .. } => retrace.decisions.truncate(1),
+                Event::NodeSet { .. } => {
+                    retrace.decisions.truncate(1);
+                    retrace.profile = None;
+                }
+                profile @ Event::Profile { .. } => retrace.profile = Some(profile.clone()),
                 event if is_decision(event) => retrace.decisions.push_back((record.seq, event.clone())),
                 _ => {}
             }
@@ -63,6 +69,11 @@ impl Retrace {
             let Some(at) = self.logs.iter().position(is_known) else { return Told::New(event) };
             self.logs.swap_remove(at);
             return Told::Before;
+        }
+        if matches!(event, Event::Profile { .. }) {
+            // It follows from decisions, so what was told between those that are in the store is there too.
+            let is_known = !self.is_over() || self.profile.take_if(|last| *last == event).is_some();
+            return if is_known { Told::Before } else { Told::New(event) };
         }
         if !is_decision(&event) {
             return Told::New(event);
@@ -106,6 +117,7 @@ pub(crate) const fn is_decision(event: &Event) -> bool {
         | Event::Node { .. }
         | Event::NodeSet { .. }
         | Event::WorkersStarted { .. }
+        | Event::Profile { .. }
         | Event::Log { .. }
         | Event::Finished { .. } => false,
     }
@@ -162,6 +174,29 @@ mod tests {
 
     fn log(text: &str) -> Event {
         Event::Log { level: Level::Info, host: String::new(), text: text.to_owned() }
+    }
+
+    /// What would ship, with a rule of the golden profile or without.
+    fn profile(n_rules: usize) -> Event {
+        let text = include_str!("../../../../profiles/tests/golden/nccl.toml");
+        let (mut profile, _) = gdrtune_profiles::profile::Profile::parse(text, "golden").unwrap();
+        profile.rule.truncate(n_rules);
+        Event::Profile { profile: Box::new(profile), left_out: Vec::new() }
+    }
+
+    #[test]
+    fn what_would_ship_is_told_again_only_where_the_store_lacks_it() {
+        let stored = [space(&["1"]), profile(0), space(&["2"]), profile(1)];
+        let mut told = retrace(&stored);
+        let held = stored.map(|event| told.hold(event));
+        assert_eq!(held, [Told::Before, Told::Before, Told::Before, Told::Before]);
+        assert_eq!(told.hold(profile(1)), Told::New(profile(1)), "it was told once");
+        let mut cut_off = retrace(&[space(&["1"]), profile(0), space(&["2"])]);
+        let held = [space(&["1"]), profile(0), space(&["2"]), profile(1)].map(|event| cut_off.hold(event));
+        assert_eq!(held, [Told::Before, Told::Before, Told::Before, Told::New(profile(1))]);
+        let mut old = retrace(&[space(&["1"]), space(&["2"])]);
+        let held = [space(&["1"]), profile(0), space(&["2"])].map(|event| old.hold(event));
+        assert_eq!(held, [Told::Before, Told::Before, Told::Before], "a run of a gdrtune that did not tell it");
     }
 
     fn retrace(events: &[Event]) -> Retrace {

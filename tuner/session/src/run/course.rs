@@ -3,17 +3,19 @@
 
 use std::cmp::Reverse;
 
-use gdrtune_profiles::vocab::Engine;
+use gdrtune_profiles::{profile::Profile, vocab::Engine};
 use gdrtune_tuner::{
     bench::{Bench, BenchInfo},
-    observe::{Directive, Observer as _},
+    observe::{Directive, Observer},
     plan::{self, Candidate},
     search::{self, SearchOutcome, SearchPlan, StoppedBy, Strategy},
     verdict::Thresholds,
 };
 
 use super::{
-    RunConfig, RunError, RunOutcome, Shape, facts,
+    RunConfig, RunError, RunOutcome, Shape,
+    draft::{self, Drafter},
+    facts,
     observer::RunObserver,
     venue::{Survey, Venue},
     verify::{self, Verified},
@@ -102,7 +104,7 @@ impl<'a> Course<'a> {
         }
         let mut observer = RunObserver::new(self.recorder, self.controls, earlier.first, earlier.finish_at);
         let results = if self.config.shapes.is_empty() {
-            let tuned = self.tune(self.config.clone(), venue, &mut ledger, &mut observer)?;
+            let tuned = self.tune(self.config.clone(), venue, &mut ledger, &mut observer, true)?;
             Results { is_cut: tuned.unverified.is_some(), tuned: vec![tuned], ..Results::default() }
         } else {
             self.tune_shapes(venue, &mut ledger, &mut observer)?
@@ -130,7 +132,7 @@ impl<'a> Course<'a> {
             }
             venue.reshape(slots);
             let config = self.begin_shape(index, trials_left, &ledger.over(venue.bench()));
-            match self.tune(config, venue, ledger, observer) {
+            match self.tune(config, venue, ledger, observer, results.tuned.is_empty()) {
                 // What was verified is not mixed with what was not.
                 Ok(tuned) if tuned.unverified.is_some() && !results.tuned.is_empty() => {
                     results.untuned.push((shape, "the run was ended before it was verified".to_owned()));
@@ -140,6 +142,8 @@ impl<'a> Course<'a> {
                     results.is_cut |= tuned.unverified.is_some();
                     trials_left = trials_left.map(|trials| trials.saturating_sub(tuned.outcome.trials));
                     results.tuned.push(tuned);
+                    results.settle();
+                    self.tell(&write::shipped_profile(self, &results)?, &results);
                 }
                 // About this shape alone: hours of the others must not be lost with it.
                 Err(why @ (RunError::Usage(_) | RunError::Unusable(_) | RunError::Internal(_))) => {
@@ -154,10 +158,14 @@ impl<'a> Course<'a> {
         if results.tuned.is_empty() {
             return Err(first_error.unwrap_or(RunError::Interrupted));
         }
-        results.tuned.sort_by_key(|tuned| Reverse((tuned.run.survey.info.ranks, tuned.run.survey.info.nodes)));
-        let verified = results.tuned.iter_mut().map(|tuned| &mut tuned.verified).collect();
-        verify::agree_on_environment(verified, results.failed == 0);
+        results.settle();
         Ok(results)
+    }
+
+    /// Tells what ships as far as it is known.
+    fn tell(&self, profile: &Profile, results: &Results<'_>) {
+        let profile = Box::new(profile.clone());
+        self.recorder.record(Event::Profile { profile, left_out: draft::left_out(results) });
     }
 
     /// Announces a shape; returns the run as it is for that one, with its share of what is left.
@@ -174,19 +182,22 @@ impl<'a> Course<'a> {
         config
     }
 
-    /// Searches and verifies one shape.
+    /// Searches and verifies one shape; `is_first` where none has a result yet.
     fn tune(
         &self,
         config: RunConfig,
         venue: &mut dyn Venue,
         ledger: &mut Ledger<'_>,
         observer: &mut RunObserver<'_>,
+        is_first: bool,
     ) -> Result<Tuned<'a>, RunError> {
         let survey = venue.survey(&config, self.recorder, self.controls.cancel())?;
         let run = Run { config, recorder: self.recorder, controls: self.controls, survey };
         let bench = &mut ledger.over(venue.bench());
         observer.ranks = run.survey.info.ranks;
-        let outcome = run.search(bench, observer)?;
+        let mut drafter = Drafter::new(self, &run, observer, is_first);
+        let outcome = run.search(bench, &mut drafter)?;
+        drafter.conclude(&outcome);
         if outcome.points.is_empty() {
             let is_early = self.controls.is_winding_up();
             return Err(if is_early { RunError::Interrupted } else { run.nothing_measured(&outcome, observer.failed) });
@@ -215,7 +226,9 @@ impl<'a> Course<'a> {
 
     fn write(&self, results: &Results<'_>, failed_trials: u64) -> Result<RunOutcome, RunError> {
         self.recorder.record(Event::Phase { phase: Phase::Write });
-        let files = write::files(self, results)?;
+        let profile = write::shipped_profile(self, results)?;
+        self.tell(&profile, results);
+        let files = write::files(self, results, &profile)?;
         let written = self.config.out.write_all(&files)?;
         let names: Vec<String> = written.iter().map(|path| path.display().to_string()).collect();
         if results.is_cut {
@@ -238,6 +251,14 @@ impl<'a> Course<'a> {
 }
 
 impl Results<'_> {
+    /// Brings the shapes into order, and what they ship into agreement. May be done again when there is another one: what was
+    /// withdrawn stays so.
+    fn settle(&mut self) {
+        self.tuned.sort_by_key(|tuned| Reverse((tuned.run.survey.info.ranks, tuned.run.survey.info.nodes)));
+        let verified = self.tuned.iter_mut().map(|tuned| &mut tuned.verified).collect();
+        verify::agree_on_environment(verified, self.failed == 0);
+    }
+
     /// The outcome in one sentence, shape by shape where there are several.
     pub(super) fn headline(&self) -> String {
         self.headlines().join("; ")
@@ -286,7 +307,7 @@ fn share(total_s: f64, now_s: f64, shapes_left: usize) -> f64 {
 }
 
 impl<'a> Run<'a> {
-    fn search(&self, bench: &mut dyn Bench, observer: &mut RunObserver<'_>) -> Result<SearchOutcome, RunError> {
+    fn search(&self, bench: &mut dyn Bench, observer: &mut dyn Observer) -> Result<SearchOutcome, RunError> {
         let config = &self.config;
         let space = &self.survey.space;
         let is_idle = self.config.settings.pins.is_empty() && space.choices.values().all(Vec::is_empty);
@@ -316,9 +337,14 @@ impl<'a> Run<'a> {
         Ok(search::run_search(bench, space, &plan, observer, self.controls.cancel())?)
     }
 
+    /// What the search takes for best.
+    pub(super) fn best_so_far(&self, outcome: &SearchOutcome) -> Candidate {
+        plan::candidate(outcome, Thresholds::standard(self.config.seed).gain)
+    }
+
     /// The shape as it is when the run is ended before its A/B.
     fn unverified(self, outcome: SearchOutcome) -> Tuned<'a> {
-        let candidate = plan::candidate(&outcome, Thresholds::standard(self.config.seed).gain);
+        let candidate = self.best_so_far(&outcome);
         Tuned {
             run: self,
             outcome,

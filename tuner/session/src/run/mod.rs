@@ -1,6 +1,7 @@
 //! A run from outside: what it is asked to do, what comes of it, and from the first agent to the last file.
 
 mod course;
+mod draft;
 pub(crate) mod facts;
 mod goal;
 mod id;

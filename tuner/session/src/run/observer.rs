@@ -173,6 +173,8 @@ impl Observer for RunObserver<'_> {
             Note::Dropped { environment, point, choice, why } => {
                 Event::Dropped { environment: environment.clone(), point, choice, why: why.to_owned() }
             }
+            // What would ship is told by who knows how it is written.
+            Note::SoFar(_) => return,
             Note::Importance(knobs) => Event::Importance { knobs: knobs.iter().map(Knob::from).collect() },
             Note::PointLeftOut { point, why } => {
                 let text = format!("{point} is left out, as its default cannot be measured: {why}");

@@ -33,22 +33,25 @@ pub const OUTPUT_FILES: &[&str] = &[
     "summary.md",
 ];
 
-/// Name and text of every output file.
-pub(super) fn files(course: &Course<'_>, results: &Results<'_>) -> Result<Vec<(String, String)>, RunError> {
+/// Name and text of every output file; `profile` is what ships.
+pub(super) fn files(
+    course: &Course<'_>,
+    results: &Results<'_>,
+    profile: &Profile,
+) -> Result<Vec<(String, String)>, RunError> {
     let internal = |error: String| RunError::Internal(error);
-    let profile = shipped_profile(course, results)?;
     let text = profile.to_toml();
     // What is written must be what is read: the reader is the judge, also of our own profile.
     let (read_back, _) = Profile::parse(&text, "profile.toml").map_err(|error| internal(error.to_string()))?;
-    if read_back != profile {
+    if read_back != *profile {
         return Err(internal("the profile does not read back as it was written".to_owned()));
     }
     let mut files = vec![("profile.toml".to_owned(), text)];
-    let emitted = emit_all(&profile, &EmitOptions::plain()).map_err(|error| internal(error.to_string()))?;
+    let emitted = emit_all(profile, &EmitOptions::plain()).map_err(|error| internal(error.to_string()))?;
     files.extend(emitted.into_iter().map(|(name, text)| (name.to_owned(), text)));
     let choices = serde_json::to_string_pretty(&choices(results)).map_err(|error| internal(error.to_string()))?;
     files.push(("choices.json".to_owned(), choices + "\n"));
-    files.push(("summary.md".to_owned(), summary(course, results, &profile)));
+    files.push(("summary.md".to_owned(), summary(course, results, profile)));
     Ok(files)
 }
 
@@ -75,12 +78,10 @@ fn choices(results: &Results<'_>) -> Vec<PointChoice> {
 }
 
 /// What ships, with its evidence: the environment that all shapes agree on, and the rules of each, largest shape first.
-fn shipped_profile(course: &Course<'_>, results: &Results<'_>) -> Result<Profile, RunError> {
+pub(super) fn shipped_profile(course: &Course<'_>, results: &Results<'_>) -> Result<Profile, RunError> {
     let largest = results.tuned.first().ok_or_else(|| RunError::Internal("no shape was measured".to_owned()))?;
     if let Some(candidate) = &largest.unverified {
-        let mut profile = candidate_profile(&largest.run, &largest.outcome, candidate);
-        (profile.run.emulated, profile.run.unverified) = (course.emulated.is_some(), true);
-        return Ok(profile);
+        return Ok(unverified_profile(course, &largest.run, &largest.outcome, candidate));
     }
     let environment = largest.verified.environment();
     let env = environment.iter().map(|(name, value)| EnvSetting {
@@ -98,6 +99,19 @@ fn shipped_profile(course: &Course<'_>, results: &Results<'_>) -> Result<Profile
     profile.run.trials = results.tuned.iter().map(|tuned| tuned.outcome.trials).sum();
     profile.run.notes.clone_from(&course.notes);
     Ok(Profile { env: env.collect(), rule, ..profile })
+}
+
+/// What the search takes for best, as it is written where the run is ended before its A/B.
+pub(super) fn unverified_profile(
+    course: &Course<'_>,
+    run: &Run<'_>,
+    outcome: &SearchOutcome,
+    candidate: &Candidate,
+) -> Profile {
+    let mut profile = candidate_profile(run, outcome, candidate);
+    (profile.run.emulated, profile.run.unverified) = (course.emulated.is_some(), true);
+    profile.run.notes.clone_from(&course.notes);
+    profile
 }
 
 /// A candidate as a profile, for the files that the A/B deploys. Its evidence is the search's estimate.
