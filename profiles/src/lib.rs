@@ -12,12 +12,14 @@
 //! | [`knob`] | the catalogue of process-level settings: kind, domain, versions, class, scope, conflicts |
 //! | [`profile`] | the profile file, format 1: reading with places and nearest names, checking, writing |
 //! | [`grammar`] | what receives our texts: `NCCL_ALGO`, `NCCL_IB_HCA`, interfaces, nccl.conf, env file, shell, tuner CSV |
+//! | [`diff`] | what differs between two profiles: settings by variable, choices by range |
 //! | [`emit`] | profile to shell snippet, env file, nccl.conf, tuner CSV, JSON; each read back first |
 //! | [`install`] | what an installation consists of: its files' names and texts, its manifest |
 //! | [`workload`], [`space`], [`setting`] | what a job calls how often; what is searched; `NAME=VALUE` texts. With presets |
 //! | [`diagnostic`], [`nearest`], [`source`] | findings with file and line; the nearest known name; errors of our TOML files |
 
 pub mod diagnostic;
+pub mod diff;
 pub mod emit;
 pub mod grammar;
 pub mod install;

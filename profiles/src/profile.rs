@@ -5,9 +5,14 @@ mod read;
 mod rules;
 mod write;
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
-use crate::vocab::{Algorithm, Choice, Collective, Engine, Environment, Point, Protocol};
+use crate::{
+    size::Size,
+    vocab::{Algorithm, Choice, Collective, Engine, Environment, Point, Protocol},
+};
 
 pub use problem::{Problem, Step};
 pub use read::{ProfileError, span_of};
@@ -165,6 +170,18 @@ impl ByteRange {
     /// Whether `bytes` lies in the range.
     pub fn contains(self, bytes: u64) -> bool {
         self.min <= bytes && self.max.is_none_or(|max| bytes <= max)
+    }
+}
+
+impl fmt::Display for ByteRange {
+    /// `1K to 64K`, `64K`, `16M and more`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let min = Size(self.min);
+        f.pad(&match self.max {
+            Some(max) if max == self.min => min.to_string(),
+            Some(max) => format!("{min} to {}", Size(max)),
+            None => format!("{min} and more"),
+        })
     }
 }
 
