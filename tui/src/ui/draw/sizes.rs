@@ -22,6 +22,9 @@ use crate::ui::{
 /// Below this many columns the trend and the samples are left out.
 const ALL_COLUMNS_MIN: u16 = 100;
 
+/// Below this many columns the default's time is left out too.
+const DEFAULT_COLUMNS_MIN: u16 = 76;
+
 /// Columns of the trend.
 const TREND_COLUMNS: usize = 16;
 
@@ -49,9 +52,10 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
     let roomy = ALL_COLUMNS_MIN <= area.width;
     if let Some(place) = row(inner, 0) {
         let point_columns = name_columns + 7;
+        let default = if DEFAULT_COLUMNS_MIN <= area.width { format!("{:>10}", "default us") } else { String::new() };
         let head = format!(
-            "   {:point_columns$}{:>10}{:>10}{:>7}  {:choice_columns$}  ",
-            "point", "default us", "best us", "gain", "choice"
+            "   {:point_columns$}{default}{:>10}{:>7}  {:choice_columns$}  ",
+            "point", "best us", "gain", "choice"
         );
         let rest = if roomy {
             format!("{:>9}  {:TREND_COLUMNS$}  faster in, or A/B", "samples", "trend")
@@ -92,7 +96,8 @@ fn line_of(
     let [default, best] =
         [row.series.default_us(), row.series.best_us()].map(|us| us.map_or_else(|| "-".to_owned(), text::microseconds));
     let (name, size) = (row.point.collective.name(), Size(row.point.bytes).to_string());
-    let mut line = Line::from(format!(" {mark} {name:name_columns$} {size:>6}{default:>10}{best:>10}"));
+    let default = if usize::from(DEFAULT_COLUMNS_MIN) <= total { format!("{default:>10}") } else { String::new() };
+    let mut line = Line::from(format!(" {mark} {name:name_columns$} {size:>6}{default}{best:>10}"));
     let gain = row.series.known_gain();
     let gain_text = gain.map_or_else(|| "-".to_owned(), text::ratio);
     let style = if gain.is_some_and(|gain| 1.005 <= gain) { theme.best_series } else { theme.default_series };

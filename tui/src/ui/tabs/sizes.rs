@@ -17,6 +17,9 @@ use crate::ui::{
     text,
 };
 
+/// Fewer pairs of samples say nothing: three of each are 9.
+const MIN_PAIRS: usize = 9;
+
 /// What is looked at.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Sizes {
@@ -113,6 +116,7 @@ pub(crate) fn choice_text(row: &Row<'_>) -> String {
 pub(crate) fn certainty_text(certainty: Certainty) -> String {
     match certainty {
         Certainty::Unknown => String::new(),
+        Certainty::Pairs(_, n) if n < MIN_PAIRS => "too few samples".to_owned(),
         Certainty::Pairs(share, n) => format!("{:.0} % of {}", share * 100.0, text::count(n as u64, "pair")),
         Certainty::Verdict(verdict) => {
             let word = match verdict.decision {

@@ -38,7 +38,7 @@ fn keys_tell_the_run_what_was_asked() {
             "space F y",
             &[Tell(Command::Pause), Tell(Command::Resume), Tell(Command::Finish)],
         ),
-        ("no search to finish", verifying, "F y", &[]),
+        ("no search to finish", verifying, "F", &[]),
         ("p is for the display only", searching, "p", &[]),
         ("^Z and ^L", searching, "^Z ^L", &[Suspend, Repaint]),
         ("Y alone means nothing", searching, "Y", &[]),
