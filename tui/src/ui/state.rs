@@ -43,7 +43,7 @@ pub(crate) struct Jump {
 }
 
 /// What the event loop is asked to do. Closed.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Effect {
     /// Something visible changed.
     Redraw,
