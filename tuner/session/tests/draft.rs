@@ -85,8 +85,7 @@ fn at_the_candidate(event: &Event) -> Option<Command> {
 fn what_is_told_is_what_is_written() {
     for cluster in ["tcp-buffers", "bimodal-channels"] {
         let whole = tune(cluster, |_| None);
-        let drafts: Vec<Profile> =
-            told(&whole).into_iter().filter(|told| told.0).map(|(_, profile)| profile).collect();
+        let drafts: Vec<Profile> = told(&whole).into_iter().filter(|told| told.0).map(|(_, profile)| profile).collect();
         let scored = |record: &&Record| matches!(record.event, Event::EnvironmentScored { .. });
         let n_scored = whole.records.iter().filter(scored).count();
         assert!(1 < drafts.len() && drafts.len() <= n_scored + 1, "{} drafts, {n_scored} scores", drafts.len());

@@ -14,11 +14,12 @@ use gdrtune_tuner::{
 
 use super::{
     RunConfig, RunError, RunOutcome, Shape,
-    draft::{self, Drafter},
+    draft::Searcher,
     facts,
     observer::RunObserver,
     venue::{Survey, Venue},
     verify::{self, Verified},
+    wishes::Wishes,
     write,
 };
 use crate::{
@@ -30,6 +31,9 @@ use crate::{
 
 /// Share of the budget that is kept for the verification. Its rounds have a minimum, so it may take longer.
 const VERIFY_SHARE: f64 = 0.4;
+
+/// The folder in the output folder for what there is before the result.
+const SO_FAR: &str = "unverified";
 
 /// What is particular about several shapes.
 pub(super) const ONLY_RULES: &str = "only rules are searched, and no settings but pinned ones, since a variable reaches jobs of \
@@ -50,9 +54,12 @@ pub(super) struct Course<'a> {
 }
 
 /// One shape of a run.
+#[derive(Clone)]
 pub(super) struct Run<'a> {
     /// The run's, with this shape's share of the budget.
     pub(super) config: RunConfig,
+    /// Budget of the whole run when that was shared out, if limited.
+    pub(super) total_s: Option<f64>,
     pub(super) recorder: &'a Recorder,
     pub(super) controls: &'a Controls,
     /// What is known of the venue in this shape.
@@ -64,7 +71,7 @@ pub(super) struct Tuned<'a> {
     pub(super) run: Run<'a>,
     pub(super) outcome: SearchOutcome,
     pub(super) verified: Verified,
-    /// What the search took for best, where the run was ended before that could be verified.
+    /// What the search took for best, where that is not verified.
     pub(super) unverified: Option<Candidate>,
     /// What did not hold still, in sentences.
     pub(super) warnings: Vec<String>,
@@ -83,6 +90,8 @@ pub(super) struct Results<'a> {
     failed: u64,
     /// Whether the run was ended before it came to what it was asked for.
     is_cut: bool,
+    /// Whether the run goes on: this is what it has so far.
+    is_so_far: bool,
 }
 
 impl<'a> Course<'a> {
@@ -102,9 +111,14 @@ impl<'a> Course<'a> {
         if let Some(why) = &self.emulated {
             self.recorder.record(Event::Emulated { why: why.clone() });
         }
-        let mut observer = RunObserver::new(self.recorder, self.controls, earlier.first, earlier.finish_at);
+        let budget = (self.config.budget_s, self.config.max_trials);
+        let wishes = Wishes::new(self.recorder, self.controls, budget, (earlier.standing, earlier.granted));
+        let begun = (earlier.first, earlier.finish_at);
+        let mut observer = RunObserver::new(self.recorder, self.controls, begun, wishes);
         let results = if self.config.shapes.is_empty() {
-            let tuned = self.tune(self.config.clone(), venue, &mut ledger, &mut observer, true)?;
+            let Wishes { budget_s, max_trials, .. } = observer.wishes;
+            let config = RunConfig { budget_s, max_trials, ..self.config.clone() };
+            let tuned = self.tune(config, venue, &mut ledger, &mut observer, true)?;
             Results { is_cut: tuned.unverified.is_some(), tuned: vec![tuned], ..Results::default() }
         } else {
             self.tune_shapes(venue, &mut ledger, &mut observer)?
@@ -121,7 +135,7 @@ impl<'a> Course<'a> {
         self.recorder.log(Level::Info, "", format!("several job shapes: {ONLY_RULES}"));
         let mut results = Results { of_shapes: true, ..Results::default() };
         let mut first_error = None;
-        let mut trials_left = self.config.max_trials;
+        let mut trials_used = 0;
         for (index, slots) in self.config.shapes.iter().enumerate() {
             let shape = venue.shape_of(slots);
             if index > 0 && observer.directive() == Directive::Finish {
@@ -131,7 +145,7 @@ impl<'a> Course<'a> {
                 continue;
             }
             venue.reshape(slots);
-            let config = self.begin_shape(index, trials_left, &ledger.over(venue.bench()));
+            let config = self.begin_shape(index, trials_used, &observer.wishes, &ledger.over(venue.bench()));
             match self.tune(config, venue, ledger, observer, results.tuned.is_empty()) {
                 // What was verified is not mixed with what was not.
                 Ok(tuned) if tuned.unverified.is_some() && !results.tuned.is_empty() => {
@@ -140,7 +154,7 @@ impl<'a> Course<'a> {
                 }
                 Ok(tuned) => {
                     results.is_cut |= tuned.unverified.is_some();
-                    trials_left = trials_left.map(|trials| trials.saturating_sub(tuned.outcome.trials));
+                    trials_used += tuned.outcome.trials;
                     results.tuned.push(tuned);
                     results.settle();
                     self.tell(&write::shipped_profile(self, &results)?, &results);
@@ -165,17 +179,18 @@ impl<'a> Course<'a> {
     /// Tells what ships as far as it is known.
     fn tell(&self, profile: &Profile, results: &Results<'_>) {
         let profile = Box::new(profile.clone());
-        self.recorder.record(Event::Profile { profile, left_out: draft::left_out(results) });
+        self.recorder.record(Event::Profile { profile, left_out: results.left_out() });
     }
 
     /// Announces a shape; returns the run as it is for that one, with its share of what is left.
-    fn begin_shape(&self, index: usize, trials_left: Option<u64>, bench: &dyn Bench) -> RunConfig {
+    fn begin_shape(&self, index: usize, trials_used: u64, wishes: &Wishes<'_>, bench: &dyn Bench) -> RunConfig {
         let BenchInfo { nodes, ranks, .. } = bench.info();
         let of = self.config.shapes.len();
         self.recorder.record(Event::Shape { index: index as u32, of: of as u32, nodes, ranks });
         let shapes_left = of - index;
         let mut config = self.config.clone();
-        config.budget_s = config.budget_s.map(|total| share(total, bench.now_s(), shapes_left));
+        config.budget_s = wishes.budget_s.map(|total| share(total, bench.now_s(), shapes_left));
+        let trials_left = wishes.max_trials.map(|trials| trials.saturating_sub(trials_used));
         config.max_trials = trials_left.map(|trials| (trials / shapes_left as u64).max(1));
         // There is one environment.
         config.strategy = Strategy::Exhaustive;
@@ -192,12 +207,15 @@ impl<'a> Course<'a> {
         is_first: bool,
     ) -> Result<Tuned<'a>, RunError> {
         let survey = venue.survey(&config, self.recorder, self.controls.cancel())?;
-        let run = Run { config, recorder: self.recorder, controls: self.controls, survey };
+        let total_s = observer.wishes.budget_s;
+        let run = Run { config, total_s, recorder: self.recorder, controls: self.controls, survey };
         let bench = &mut ledger.over(venue.bench());
         observer.ranks = run.survey.info.ranks;
-        let mut drafter = Drafter::new(self, &run, observer, is_first);
-        let outcome = run.search(bench, &mut drafter)?;
-        drafter.conclude(&outcome);
+        observer.wishes.begin_search(&run.survey.space, 1.0 - VERIFY_SHARE);
+        let mut searcher = Searcher::new(self, &run, observer, is_first);
+        let outcome = run.search(bench, &mut searcher)?;
+        searcher.conclude(&outcome);
+        observer.wishes.end_search();
         if outcome.points.is_empty() {
             let is_early = self.controls.is_winding_up();
             return Err(if is_early { RunError::Interrupted } else { run.nothing_measured(&outcome, observer.failed) });
@@ -206,7 +224,7 @@ impl<'a> Course<'a> {
         if outcome.stopped_by == StoppedBy::Request && self.controls.is_winding_up() {
             return Ok(run.unverified(outcome));
         }
-        let verified = match verify::verify(&run, bench, &outcome, observer) {
+        let verified = match verify::verify((self, &run), bench, &outcome, observer) {
             Err(RunError::Interrupted) if self.controls.is_winding_up() => return Ok(run.unverified(outcome)),
             verified => verified?,
         };
@@ -224,6 +242,28 @@ impl<'a> Course<'a> {
         Ok(Tuned { run, outcome, verified, unverified: None, warnings })
     }
 
+    /// Writes what would ship if the search had nothing more to say, on the user's wish. What goes wrong with that does not end
+    /// the run.
+    pub(super) fn write_so_far(&self, run: &Run<'_>, outcome: &SearchOutcome) {
+        if outcome.points.is_empty() {
+            let text = "nothing is written: no choice was measured yet that could ship";
+            return self.recorder.log(Level::Warn, "", text);
+        }
+        let of_shapes = !self.config.shapes.is_empty();
+        let tuned = vec![run.clone().unverified(outcome.clone())];
+        let results = Results { of_shapes, tuned, is_so_far: true, ..Results::default() };
+        let written = write::shipped_profile(self, &results)
+            .and_then(|profile| write::files(self, &results, &profile))
+            .and_then(|files| Ok(self.config.out.write_beside(SO_FAR, &files)?));
+        match written {
+            Ok(paths) => {
+                let files = paths.iter().map(|path| path.display().to_string()).collect();
+                self.recorder.record(Event::Written { files, so_far: true });
+            }
+            Err(error) => self.recorder.log(Level::Error, "", format!("what there is so far is not written: {error}")),
+        }
+    }
+
     fn write(&self, results: &Results<'_>, failed_trials: u64) -> Result<RunOutcome, RunError> {
         self.recorder.record(Event::Phase { phase: Phase::Write });
         let profile = write::shipped_profile(self, results)?;
@@ -237,7 +277,7 @@ impl<'a> Course<'a> {
                 self.recorder.log(Level::Info, "", format!("wrote {name}"));
             }
         }
-        self.recorder.record(Event::Written { files: names });
+        self.recorder.record(Event::Written { files: names, so_far: false });
         let keeps_defaults = results.tuned.iter().all(|tuned| tuned.verified.keeps_defaults());
         let end = match (results.is_cut, keeps_defaults) {
             (true, _) => RunEnd::Interrupted,
@@ -259,6 +299,16 @@ impl Results<'_> {
         verify::agree_on_environment(verified, self.failed == 0);
     }
 
+    /// Everything that was tried and left out, with the names of the shapes where there are several.
+    fn left_out(&self) -> Vec<String> {
+        let of_shape = |tuned: &Tuned<'_>| {
+            let shape = tuned.run.survey.shape;
+            let named = |line: &String| if self.of_shapes { format!("{shape}: {line}") } else { line.clone() };
+            tuned.verified.left_out.iter().map(named).collect::<Vec<_>>()
+        };
+        self.tuned.iter().flat_map(of_shape).collect()
+    }
+
     /// The outcome in one sentence, shape by shape where there are several.
     pub(super) fn headline(&self) -> String {
         self.headlines().join("; ")
@@ -271,7 +321,7 @@ impl Results<'_> {
             let Survey { info, shape, .. } = &tuned.run.survey;
             let headline = match &tuned.unverified {
                 None => tuned.verified.headline(),
-                Some(candidate) => unverified_headline(candidate),
+                Some(candidate) => unverified_headline(candidate, self.is_so_far),
             };
             named(*shape, format!("{}{headline}", labelled(info.engine)))
         });
@@ -280,13 +330,14 @@ impl Results<'_> {
     }
 }
 
-/// What a run that was ended early has.
-fn unverified_headline(candidate: &Candidate) -> String {
+/// What a run has that was ended early, or goes on.
+fn unverified_headline(candidate: &Candidate, is_so_far: bool) -> String {
     let (rules, settings) = (candidate.rules.len(), candidate.environment.iter().count());
+    let when = if is_so_far { "the run goes on" } else { "ended early" };
     match rules + settings {
-        0 => "ended early: the search had found nothing that beats the defaults".to_owned(),
+        0 => format!("{when}: the search had found nothing that beats the defaults"),
         _ => format!(
-            "ended early: what the search took for best so far, {rules} rule(s) and {settings} process-level setting(s), is \
+            "{when}: what the search took for best so far, {rules} rule(s) and {settings} process-level setting(s), is \
              written and NOT VERIFIED"
         ),
     }
@@ -342,7 +393,7 @@ impl<'a> Run<'a> {
         plan::candidate(outcome, Thresholds::standard(self.config.seed).gain)
     }
 
-    /// The shape as it is when the run is ended before its A/B.
+    /// The shape as it is before its A/B.
     fn unverified(self, outcome: SearchOutcome) -> Tuned<'a> {
         let candidate = self.best_so_far(&outcome);
         Tuned {

@@ -1,42 +1,42 @@
-//! What would ship if the run ended now, for whoever watches: made by the code that writes it, told when it changes.
+//! What a search has so far: told to whoever watches when it changes, and written when the user wants it. Both are made by the
+//! code that makes it where the run ends there.
 
 use gdrtune_tuner::{
-    observe::{Directive, Note, Observer},
+    observe::{Directive, Note, Observer, Wish},
     plan::Candidate,
     search::SearchOutcome,
 };
 
-use super::{
-    Course, Run,
-    course::{Results, Tuned},
-    observer::RunObserver,
-    write,
-};
+use super::{Course, Run, observer::RunObserver, write};
 use crate::event::Event;
 
-/// Watches a search and tells what it would leave.
-pub(super) struct Drafter<'a, 'b> {
+/// Watches a search.
+pub(super) struct Searcher<'a, 'b> {
     course: &'a Course<'a>,
     run: &'a Run<'a>,
     observer: &'a mut RunObserver<'b>,
     /// Whether nothing was verified yet: of several shapes, what passed is not mixed with what is only searched.
     is_first: bool,
+    /// Whether an environment was scored since the search was asked.
+    is_due: bool,
+    /// Whether the user wants the files.
+    is_wanted: bool,
+    /// What was told.
     told: Option<Candidate>,
 }
 
-impl<'a, 'b> Drafter<'a, 'b> {
+impl<'a, 'b> Searcher<'a, 'b> {
     pub(super) fn new(
         course: &'a Course<'a>,
         run: &'a Run<'a>,
         observer: &'a mut RunObserver<'b>,
         is_first: bool,
     ) -> Self {
-        Self { course, run, observer, is_first, told: None }
+        Self { course, run, observer, is_first, is_due: false, is_wanted: false, told: None }
     }
 
-    /// Tells what the search found.
+    /// Tells what the search found, with its last times, whether or not they change anything.
     pub(super) fn conclude(mut self, outcome: &SearchOutcome) {
-        // With the last times, whether or not they changed anything.
         self.told = None;
         self.tell(outcome);
     }
@@ -46,7 +46,7 @@ impl<'a, 'b> Drafter<'a, 'b> {
             return;
         }
         let candidate = self.run.best_so_far(outcome);
-        // Times get better all the time; what they are good for is what matters.
+        // The times behind it become better all the time.
         if self.told.as_ref() == Some(&candidate) {
             return;
         }
@@ -56,25 +56,28 @@ impl<'a, 'b> Drafter<'a, 'b> {
     }
 }
 
-impl Observer for Drafter<'_, '_> {
+impl Observer for Searcher<'_, '_> {
     fn note(&mut self, note: Note<'_>) {
         match note {
+            Note::SoFar(outcome) if std::mem::take(&mut self.is_wanted) => self.course.write_so_far(self.run, outcome),
             Note::SoFar(outcome) => self.tell(outcome),
-            note => self.observer.note(note),
+            note => {
+                self.is_due |= matches!(note, Note::EnvironmentScored { .. });
+                self.observer.note(note);
+            }
         }
     }
 
     fn directive(&mut self) -> Directive {
         self.observer.directive()
     }
-}
 
-/// Everything that was tried and left out, with the names of the shapes where there are several.
-pub(super) fn left_out(results: &Results<'_>) -> Vec<String> {
-    let of_shape = |tuned: &Tuned<'_>| {
-        let shape = tuned.run.survey.shape;
-        let named = |line: &String| if results.of_shapes { format!("{shape}: {line}") } else { line.clone() };
-        tuned.verified.left_out.iter().map(named).collect::<Vec<_>>()
-    };
-    results.tuned.iter().flat_map(of_shape).collect()
+    fn wishes(&mut self) -> Vec<Wish> {
+        if std::mem::take(&mut self.is_due) {
+            return vec![Wish::Tell];
+        }
+        let wishes = self.observer.wishes();
+        self.is_wanted = wishes.contains(&Wish::Tell);
+        wishes
+    }
 }

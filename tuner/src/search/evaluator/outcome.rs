@@ -30,7 +30,7 @@ impl Evaluator<'_> {
     fn conclusion(&mut self, stopped_by: StoppedBy) -> SearchOutcome {
         for index in 0..self.explored.len() {
             self.explored[index].race.adopt(&self.quarantine);
-            if self.explored[index].failed.is_none() && !self.explored[index].abandoned {
+            if self.explored[index].failed.is_none() && self.explored[index].given_up.is_none() {
                 self.rescore(index);
             }
         }
@@ -38,11 +38,13 @@ impl Evaluator<'_> {
         let winner = self.incumbent();
         let points = winner.map(|index| self.results(index)).unwrap_or_default();
         let environment = winner.map(|index| self.explored[index].environment.clone()).unwrap_or_default();
-        let fallback = if self.explored.is_empty() { Vec::new() } else { self.results(0) };
+        let first = self.canonical(&[]);
+        let fallback = first.as_ref().and_then(|first| self.known.get(first).copied());
+        let fallback = fallback.map(|index| self.results(index)).unwrap_or_default();
         let score = |explored: &Explored| EnvironmentScore {
             environment: explored.environment.clone(),
             score: explored.score,
-            abandoned: explored.abandoned,
+            abandoned: explored.given_up.is_some(),
             failed: explored.failed.clone(),
             trials: explored.trials,
         };
@@ -50,7 +52,7 @@ impl Evaluator<'_> {
             defaults: self.default_us.keys().filter_map(|point| Some((*point, self.default_time(*point)?))).collect(),
             environment,
             points,
-            first_environment: self.space.environment(&[]),
+            first_environment: self.space.environment(&first.unwrap_or_default()),
             fallback,
             environments: self.explored.iter().map(score).collect(),
             best_ever: self.best_ever.clone(),
