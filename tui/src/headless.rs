@@ -300,6 +300,7 @@ impl<W: Write + Send> Progress for PlainLines<W> {
             | Event::Predicted { .. }
             | Event::Dropped { .. }
             | Event::Best { .. }
+            | Event::Profile { .. }
             | Event::Log { .. } => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 //! Turns records into the aggregates of [`Run`]. Each record costs a bounded number of small steps.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, sync::Arc};
 
 use gdrtune_profiles::vocab::{Engine, Point};
 use gdrtune_session::event::{
@@ -10,8 +10,8 @@ use gdrtune_session::event::{
 
 use super::{
     run::{
-        Arrival, ArrivalKind, BestKnown, Current, Ended, EnvironmentInPlay, Label, LogLine, Measured, Node, Outcome,
-        PointVerdict, Run, ShapeInPlay, Space, TrialRow, Trying,
+        Arrival, ArrivalKind, BestKnown, Current, Draft, Ended, EnvironmentInPlay, Label, LogLine, Measured, Node,
+        Outcome, PointVerdict, Run, ShapeInPlay, Space, TrialRow, Trying,
     },
     text,
 };
@@ -189,6 +189,13 @@ impl Run {
                 if let Some(label) = &mut self.summary.label {
                     label.extend(&extension);
                 }
+            }
+            Event::Profile { profile, left_out } => {
+                let (rules, settings) = (profile.rule.len() as u64, profile.env.len() as u64);
+                let what = [text::count(rules, "rule"), text::count(settings, "setting")].join(", ");
+                let word = if profile.run.unverified { "would ship now" } else { "ships" };
+                self.note(t_ms, Level::Debug, format!("{word}: {what}"));
+                self.summary.draft = Some(Arc::new(Draft { t_ms, profile: *profile, left_out }));
             }
             Event::Written { files, so_far } => {
                 let label = if so_far { "wrote what there is so far, NOT VERIFIED: " } else { "wrote " };

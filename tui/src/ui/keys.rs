@@ -120,6 +120,9 @@ pub(crate) enum Action {
     Export,
     OpenDetail,
     NextLevel,
+    NextSection,
+    PreviousSection,
+    Load,
     Theme,
     Repaint,
     Suspend,
@@ -275,6 +278,9 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     Overview Top [char('g'), key(KeyCode::Home)] None, "read the smallest size off the charts";
     Overview Bottom [char('G'), key(KeyCode::End)] None, "read the largest size off the charts";
     Trials OpenDetail [key(KeyCode::Enter)] Some("detail"), "show the trial in detail: samples, settings, log";
+    Profile NextSection [char(']'), key(KeyCode::Right), char('l')] Some("section"), "show the next part: rules, differences, each file";
+    Profile PreviousSection [char('['), key(KeyCode::Left), char('h')] None, "show the part before";
+    Profile Load [char('o')] Some("compare"), "load a profile to compare with";
     Log NextLevel [char('v')] Some("level"), "show info, warnings, errors only; then all again";
     Filtered Filter [char('/')] Some("filter"), "filter the rows by words; ! in front shows the others";
     Filtered Back [key(KeyCode::Esc)] None, "close the detail, or show all rows again";

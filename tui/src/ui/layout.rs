@@ -58,7 +58,7 @@ impl Layout {
     pub(crate) fn rows(&self, state: &State) -> usize {
         let (place, around) = match state.view.tab {
             Tab::Trials => (TrialsLayout::of(state, self.body).table, 2),
-            Tab::Sizes => (self.body, 2),
+            Tab::Sizes | Tab::Profile => (self.body, 2),
             _ => (self.body, 1),
         };
         usize::from(place.height.saturating_sub(around))

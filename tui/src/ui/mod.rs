@@ -25,6 +25,7 @@ mod ingest;
 mod keys;
 mod layout;
 mod line_edit;
+mod load;
 pub(crate) mod replay;
 mod run;
 mod state;
@@ -237,6 +238,11 @@ impl Session {
                     Effect::Export(export) => {
                         let done = export::write(&export);
                         update::update(&mut self.state, Input::Done(done));
+                        self.dirty = true;
+                    }
+                    Effect::Load(name) => {
+                        let read = load::profile(&name).map(Box::new);
+                        update::update(&mut self.state, Input::Loaded { name, read });
                         self.dirty = true;
                     }
                     Effect::Quit if self.state.may_leave() => return Ok(UiEnd::Left),

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, fmt};
 
 use crossterm::event::{KeyEvent, MouseEvent};
-use gdrtune_profiles::vocab::Collective;
+use gdrtune_profiles::{profile::Profile, vocab::Collective};
 use gdrtune_session::event::{Command, Record, RunEnd};
 
 use super::{
@@ -35,6 +35,8 @@ pub(crate) enum Input {
     Tick(u64),
     /// What came of an effect, for people.
     Done(String),
+    /// A profile that was asked for, or what is wrong with it.
+    Loaded { name: String, read: Result<Box<Profile>, String> },
 }
 
 /// Where a replay goes on.
@@ -63,6 +65,8 @@ pub(crate) enum Effect {
     Copy(String),
     /// Write a file, and say where it is.
     Export(Export),
+    /// Read the profile of this name.
+    Load(String),
     /// Leave.
     Quit,
 }
@@ -233,6 +237,8 @@ pub(crate) enum Asks {
     Pin,
     /// Time or trials to add.
     Budget,
+    /// The file of a profile to compare with.
+    Load,
 }
 
 /// What is asked before it is done.

@@ -1,8 +1,14 @@
 //! The footer: the keys of the context, or what the user must not forget.
 
-use ratatui::{buffer::Buffer, layout::Rect, style::Style, text::Span};
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    style::Style,
+    text::Span,
+    widgets::{Clear, Widget as _},
+};
 
-use super::{draw_parts, draw_right};
+use super::{draw_parts, draw_right, row};
 use crate::ui::{
     keys,
     state::{Asks, Overlay, Playback, Prompt, State},
@@ -64,12 +70,13 @@ fn position(elapsed_ms: u64, playback: &Playback) -> String {
 /// ```text
 /// filter: ring ll▏                                       Enter done  Esc cancel
 /// ```
-/// What is wrong with the line takes the place of the keys.
+/// What is wrong with the line takes the place of the keys, or of the rows above where it needs more room.
 fn draw_prompt(prompt: &Prompt, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     buffer.set_style(area, Style::new());
     let asks = match prompt.asks {
         Asks::Filter => "filter, ! in front shows the others: ",
         Asks::Pin => "pin KNOB=VALUE (KNOB= unset, KNOB alone unpins): ",
+        Asks::Load => "profile or output folder to compare with: ",
         Asks::Budget => "add time or trials (90s, 5m, 200 trials): ",
     };
     let (before, behind) = prompt.line.split();
@@ -89,19 +96,33 @@ fn draw_prompt(prompt: &Prompt, theme: &Theme, area: Rect, buffer: &mut Buffer) 
         Span::raw(rest),
     ];
     let used = draw_parts(parts, area, buffer);
-    let right = prompt.error.as_ref().map_or_else(
-        || {
-            vec![
-                Span::styled("Enter", theme.key),
-                Span::styled(" done  ", theme.dim),
-                Span::styled("Esc", theme.key),
-                Span::styled(" cancel", theme.dim),
-            ]
-        },
-        |error| {
-            let room = usize::from(area.width.saturating_sub(used + 2));
-            vec![Span::styled(text::fit(&text::one_line(error), room, theme.glyphs.ellipsis), theme.bad)]
-        },
-    );
-    draw_right(right, used, area, buffer);
+    let keys = || {
+        vec![
+            Span::styled("Enter", theme.key),
+            Span::styled(" done  ", theme.dim),
+            Span::styled("Esc", theme.key),
+            Span::styled(" cancel", theme.dim),
+        ]
+    };
+    let Some(error) = prompt.error.as_ref().map(|error| text::one_line(error)) else {
+        draw_right(keys(), used, area, buffer);
+        return;
+    };
+    if !draw_right(vec![Span::styled(error.clone(), theme.bad)], used, area, buffer) {
+        draw_right(keys(), used, area, buffer);
+        draw_above(&format!("{} {error}", theme.glyphs.failed), theme, area, buffer);
+    }
+}
+
+/// Draws what is wrong on as many rows above the line as it needs.
+fn draw_above(error: &str, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    let lines = text::wrap(error, usize::from(area.width).saturating_sub(2));
+    let n_rows = (lines.len() as u16).min(area.y);
+    let place = Rect { y: area.y - n_rows, height: n_rows, ..area };
+    Clear.render(place, buffer);
+    for (index, line) in lines.iter().enumerate() {
+        let Some(place) = row(place, index) else { return };
+        let line = text::fit(line, usize::from(place.width).saturating_sub(2), theme.glyphs.ellipsis);
+        buffer.set_stringn(place.x + 1, place.y, line, usize::from(place.width), theme.bad);
+    }
 }

@@ -3,7 +3,7 @@
 //! [`Summary`] stays small (of a trial it keeps a time or two), so that freezing the display may clone it; trials and log
 //! lines only ever grow at one end, so a frozen display remembers how many there were.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use gdrtune_profiles::{
     profile::Speedup,
@@ -14,6 +14,7 @@ use gdrtune_session::event::{Arm, Decision, NodeState, Phase, RunEnd};
 use super::text;
 
 mod arrivals;
+mod draft;
 mod log;
 mod points;
 mod search;
@@ -21,6 +22,7 @@ mod trials;
 
 pub(crate) use self::{
     arrivals::{Arrival, ArrivalKind, Arrivals},
+    draft::Draft,
     log::{Log, LogLine},
     points::{BestKnown, Current, PointSeries, PointVerdict},
     search::{Cell, EnvironmentRow, SearchSeen, Space},
@@ -84,6 +86,8 @@ pub(crate) struct Summary {
     pub(crate) arrivals: Arrivals,
     /// Columns of the widest choice so far, so that the trials table does not jump.
     pub(crate) choice_columns: usize,
+    /// What would ship, as it was told last.
+    pub(crate) draft: Option<Arc<Draft>>,
     /// Files that were written.
     pub(crate) written: Vec<String>,
     /// Set by the last record.
@@ -221,6 +225,7 @@ impl Summary {
                 label.budget_ms = label.budget_ms.map(|budget| budget + t_ms);
             }
         }
+        self.draft = None;
         self.forget_points();
     }
 

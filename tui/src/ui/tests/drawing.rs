@@ -13,7 +13,7 @@ fn every_view_at_the_sizes_that_people_have() {
         let (columns, rows) = size;
         let name = tab.name().to_lowercase();
         for (what, mut state) in [("searching", searching(size)), ("finished", finished(size))] {
-            state.view.tab = tab;
+            press(&mut state, &tab.number().to_string());
             insta::assert_snapshot!(format!("{name}_{what}_{columns}x{rows}"), paint(&state, Charset::Unicode));
         }
     }
@@ -145,7 +145,7 @@ fn no_size_and_no_state_breaks_a_draw() {
 }
 
 /// The style of the cells where `text` stands for the first time.
-fn style_of(state: &State, text: &str) -> Style {
+pub(super) fn style_of(state: &State, text: &str) -> Style {
     let backend = paint(state, Charset::Unicode);
     let screen = rows_of(backend.buffer());
     let found = screen.iter().enumerate().find_map(|(y, row)| {

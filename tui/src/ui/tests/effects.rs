@@ -306,7 +306,9 @@ fn what_is_typed_is_checked_before_the_run_is_told() {
             update(&mut state, Input::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE)));
         }
         assert_eq!(press(&mut state, "Enter"), told.iter().cloned().collect::<Vec<_>>(), "{key} {typed}");
-        let footer = rows(&state).last().cloned().unwrap();
+        // What is wrong may need the row above it.
+        let screen = rows(&state);
+        let footer = screen.get(screen.len() - 2..).unwrap().concat();
         assert!(footer.contains(said), "{key} {typed}: {footer}");
         // A line that is wrong can be corrected.
         assert_eq!(matches!(state.view.overlay, Some(Overlay::Prompt(_))), told.is_none() && !typed.is_empty());

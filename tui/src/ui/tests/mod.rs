@@ -2,6 +2,7 @@
 
 mod drawing;
 mod effects;
+mod profile;
 mod scale;
 mod scrolling;
 

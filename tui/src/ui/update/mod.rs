@@ -18,8 +18,19 @@ mod mouse;
 mod playback;
 mod prompt;
 
+/// Bytes that are copied at most: terminals drop longer sequences (hterm those above 100 KiB).
+const MAX_COPIED: usize = 100_000;
+
 /// Applies one input.
 pub(crate) fn update(state: &mut State, input: Input) -> Vec<Effect> {
+    let effects = take(state, input);
+    if state.view.tab == Tab::Profile {
+        tabs::profile::refresh(state);
+    }
+    effects
+}
+
+fn take(state: &mut State, input: Input) -> Vec<Effect> {
     match input {
         Input::Record(record) => take_record(state, *record),
         Input::RecordsClosed => close(state, "the run ended without its last record".to_owned()),
@@ -35,6 +46,10 @@ pub(crate) fn update(state: &mut State, input: Input) -> Vec<Effect> {
         Input::Tick(elapsed_ms) => advance(state, elapsed_ms),
         Input::Done(what) => {
             state.notice(what);
+            vec![Effect::Redraw]
+        }
+        Input::Loaded { name, read } => {
+            prompt::loaded(state, name, read.map(|profile| *profile));
             vec![Effect::Redraw]
         }
     }
@@ -177,6 +192,9 @@ fn change_view(state: &mut State, action: Action) {
         Action::NextMark => tabs::next_mark(state),
         Action::OpenDetail => tabs::trials::open_detail(state),
         Action::NextLevel => tabs::log::next_level(state),
+        Action::NextSection => tabs::profile::turn_section(state, true),
+        Action::PreviousSection => tabs::profile::turn_section(state, false),
+        Action::Load => prompt::ask_profile(state),
         Action::Type(edit) => prompt::edit(state, edit),
         Action::Cancel => prompt::cancel(state),
         // Taken by `take_key`.
@@ -252,6 +270,10 @@ fn back(state: &mut State) {
 fn copy(state: &mut State) -> Vec<Effect> {
     match tabs::copied(state) {
         None => state.notice("there is nothing to copy yet"),
+        Some(text) if MAX_COPIED < text.len() => {
+            state
+                .notice(format!("{} KB are too much for the terminal's clipboard: e writes a file", text.len() / 1000));
+        }
         Some(text) => {
             state.notice("copied");
             return vec![Effect::Copy(text), Effect::Redraw];

@@ -1,5 +1,6 @@
-//! Lines that are typed: the filter, a pin, more budget.
+//! Lines that are typed: the filter, a pin, more budget, a profile to compare with.
 
+use gdrtune_profiles::profile::Profile;
 use gdrtune_session::event::Command;
 use gdrtune_tuner::space::check_pin;
 
@@ -19,9 +20,27 @@ pub(super) fn ask_filter(state: &mut State) {
     ask(state, Asks::Filter, text);
 }
 
+/// Asks for a profile to compare with: the last one again, or another.
+pub(super) fn ask_profile(state: &mut State) {
+    let name = state.view.tabs.profile.other.as_ref().map_or("", |other| other.name.as_str()).to_owned();
+    ask(state, Asks::Load, name);
+}
+
+/// Takes a profile that was read; where it could not be, the line stays and says why.
+pub(super) fn loaded(state: &mut State, name: String, read: Result<Profile, String>) {
+    match (read, &mut state.view.overlay) {
+        (Ok(profile), overlay) => {
+            overlay.take_if(|overlay| matches!(overlay, Overlay::Prompt(prompt) if prompt.asks == Asks::Load));
+            tabs::profile::compare_with(state, name, profile);
+        }
+        (Err(error), Some(Overlay::Prompt(prompt))) if prompt.asks == Asks::Load => prompt.error = Some(error),
+        (Err(error), _) => state.notice(error),
+    }
+}
+
 /// Asks for a line that begins with a text.
 pub(super) fn ask(state: &mut State, asks: Asks, text: String) {
-    if asks != Asks::Filter && state.run.summary.is_over() {
+    if matches!(asks, Asks::Pin | Asks::Budget) && state.run.summary.is_over() {
         state.notice("the run is over");
         return;
     }
@@ -37,8 +56,9 @@ pub(super) fn edit(state: &mut State, edit: Edit) {
         tabs::set_filter(state, Filter::new(&text));
         return;
     }
-    // An empty line is not wrong yet.
-    let error = if text.trim().is_empty() { None } else { command(state, asks, &text).err() };
+    // An empty line is not wrong yet, and nothing is read before it is typed.
+    let is_checked = asks != Asks::Load && !text.trim().is_empty();
+    let error = if is_checked { command(state, asks, &text).err() } else { None };
     if let Some(Overlay::Prompt(prompt)) = &mut state.view.overlay {
         prompt.error = error;
     }
@@ -49,6 +69,11 @@ pub(super) fn enter(state: &mut State) -> Vec<Effect> {
     let Some(Overlay::Prompt(mut prompt)) = state.view.overlay.take() else { return vec![] };
     if prompt.asks == Asks::Filter || prompt.line.text().trim().is_empty() {
         return vec![Effect::Redraw];
+    }
+    if prompt.asks == Asks::Load {
+        let name = prompt.line.text().trim().to_owned();
+        state.view.overlay = Some(Overlay::Prompt(prompt));
+        return vec![Effect::Load(name), Effect::Redraw];
     }
     match command(state, prompt.asks, prompt.line.text()) {
         Ok(command) => {
@@ -75,7 +100,7 @@ pub(super) fn cancel(state: &mut State) {
 /// What a line asks of the run, or what is wrong with it.
 fn command(state: &State, asks: Asks, text: &str) -> Result<Command, String> {
     match asks {
-        Asks::Filter => Err("a filter asks nothing of the run".to_owned()),
+        Asks::Filter | Asks::Load => Err("nothing is asked of the run".to_owned()),
         Asks::Pin => pin(state, text),
         Asks::Budget => budget(text),
     }
