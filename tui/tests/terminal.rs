@@ -126,7 +126,7 @@ fn a_panic_gives_the_terminal_back_and_the_run_can_go_on() {
     let mut terminal = Terminal::start_with(home.path(), LONG_RUN, &[("GDRTUNE_UI_PANICS_AT_TRIAL", "20")]);
     // Rust's own exit code of a panic.
     assert_eq!(terminal.wait_for_exit(MEASURED), 101, "{terminal}");
-    terminal.assert_restored();
+    terminal.assert_given_back();
     let said = terminal.screen().contents();
     assert!(said.contains("panicked at") && said.contains("a panic on purpose"), "{said}");
     assert_no_process_is_left(home.path());

@@ -157,6 +157,12 @@ impl Terminal {
 
     /// The terminal is as it was before gdrtune, and no thread panicked on the way out.
     pub(crate) fn assert_restored(&self) {
+        self.assert_given_back();
+        assert!(!String::from_utf8_lossy(&self.raw).contains("panicked"), "{self}");
+    }
+
+    /// The terminal is as it was before gdrtune.
+    pub(crate) fn assert_given_back(&self) {
         let left_on: Vec<u16> = private_modes(&self.raw).into_iter().filter(|(_, on)| *on).map(|(m, _)| m).collect();
         // 25 is the visible cursor, the only mode of these that is on in a fresh terminal.
         assert_eq!(left_on, [25], "private modes that are still on\n{self}");
@@ -164,8 +170,6 @@ impl Terminal {
         assert_eq!(self.screen().mouse_protocol_mode(), MouseProtocolMode::None);
         assert_eq!(mode(&*self.pty), self.mode_before, "the mode that stty shows");
         assert!(self.mode_before.contains("ICANON") && self.mode_before.contains("ECHO "), "{}", self.mode_before);
-        let words = String::from_utf8_lossy(&self.raw);
-        assert!(!words.contains("panicked"), "{self}");
     }
 }
 
