@@ -73,7 +73,7 @@ fn a_run_with_wishes_that_is_cut_off_goes_on_to_the_same_end() {
     // After each of them, where the later ones are wished for again, and at places where all were granted.
     let granted = |event: &Event| matches!(event, Event::Wish { .. } | Event::Extended(_));
     let of_wishes = (0..all.len()).filter(|at| granted(&all[*at])).map(|at| at + 1);
-    let last = all.iter().rposition(granted).unwrap();
+    let last = all.iter().rposition(granted).unwrap() + 1;
     let written = position(&all, |event| matches!(event, Event::Written { so_far: false, .. }));
     for cut in of_wishes.chain((last..written).step_by(97)) {
         let place = Place::new();
@@ -167,6 +167,27 @@ fn pins_hold_for_what_is_searched_from_then_on_and_for_what_ships() {
     assert!(settings.iter().all(|value| *value == "1048576"), "{settings:?}");
     let (files, _) = place.outcome();
     assert!(!files[0].contains("protocol = \"ll"), "{}", files[0]);
+}
+
+#[test]
+fn what_is_pinned_last_is_measured_before_it_may_ship() {
+    // After the search has had all its share, with the wish to end it.
+    let place = Place::new();
+    let commands = || vec![(990, pin(BUFFERS, "1048576")), (990, pin("algo", "ring")), (990, Command::Finish)];
+    place.run(at_trials(commands())).unwrap();
+    let all = events(&place);
+    let wish = position(&all, |event| matches!(event, Event::Wish { .. }));
+    let verify = position(&all, |event| matches!(event, Event::Phase { phase: Phase::Verify }));
+    let last: Vec<_> = trials(&all[wish..verify]).into_iter().filter(|trial| trial.arm == Arm::Search).collect();
+    assert!((2..40).contains(&last.len()), "{} more trials", last.len());
+    assert!(last.iter().all(|trial| trial.environment.get(BUFFERS) == Some("1048576")));
+    let candidates: Vec<_> = trials(&all).into_iter().filter(|trial| trial.arm == Arm::Candidate).collect();
+    assert!(candidates.iter().any(|trial| trial.environment.get(BUFFERS) == Some("1048576")));
+    assert!(!place.outcome().0[0].contains("algorithm = \"tree\""));
+    let again = Place::new();
+    again.begin_as(&place.store(), verify - 2);
+    again.resume(GRID, nothing).unwrap();
+    assert_eq!(again.outcome(), place.outcome());
 }
 
 #[test]
