@@ -3,10 +3,10 @@
 
 mod common;
 
-use std::fs;
+use std::{collections::BTreeMap, fs};
 
 use common::{GRID, Place, at_trials, nothing};
-use gdrtune_profiles::vocab::{Algorithm, Choice, Protocol};
+use gdrtune_profiles::vocab::{Algorithm, Choice, Environment, Protocol};
 use gdrtune_session::event::{Arm, Command, Event, Failure, Phase, Trial, TrialResult, Wish};
 
 fn pin(knob: &str, value: &str) -> Command {
@@ -169,25 +169,58 @@ fn pins_hold_for_what_is_searched_from_then_on_and_for_what_ships() {
     assert!(!files[0].contains("protocol = \"ll"), "{}", files[0]);
 }
 
+/// Every environment of a space.
+fn environments(dimensions: &BTreeMap<String, Vec<Option<String>>>) -> Vec<Environment> {
+    dimensions.iter().fold(vec![Environment::new()], |environments, (name, values)| {
+        let with = |environment: &Environment, value: &Option<String>| match value {
+            Some(value) => environment.clone().with(name, value),
+            None => environment.clone(),
+        };
+        environments.iter().flat_map(|e| values.iter().map(move |value| with(e, value))).collect()
+    })
+}
+
 #[test]
 fn what_is_pinned_last_is_measured_before_it_may_ship() {
+    let whole = Place::new();
+    whole.run(nothing).unwrap();
+    let all = events(&whole);
+    let mut spaces = all
+        .iter()
+        .filter_map(|event| if let Event::Space { dimensions, .. } = event { Some(dimensions) } else { None });
+    let dimensions = spaces.next().unwrap();
+    let is_tried = |wanted: &Environment| {
+        all.iter().any(|event| matches!(event, Event::EnvironmentStarted { environment, .. } if environment == wanted))
+    };
+    let untried = environments(dimensions).into_iter().rfind(|environment| !is_tried(environment)).unwrap();
     // After the search has had all its share, with the wish to end it.
+    let pins = dimensions.keys().map(|knob| {
+        let value = untried.get(knob).map(str::to_owned);
+        (990, Command::Pin { knob: knob.clone(), value })
+    });
     let place = Place::new();
-    let commands = || vec![(990, pin(BUFFERS, "1048576")), (990, pin("algo", "ring")), (990, Command::Finish)];
-    place.run(at_trials(commands())).unwrap();
+    place.run(at_trials(pins.chain([(990, Command::Finish)]).collect())).unwrap();
     let all = events(&place);
     let wish = position(&all, |event| matches!(event, Event::Wish { .. }));
     let verify = position(&all, |event| matches!(event, Event::Phase { phase: Phase::Verify }));
     let last: Vec<_> = trials(&all[wish..verify]).into_iter().filter(|trial| trial.arm == Arm::Search).collect();
     assert!((2..40).contains(&last.len()), "{} more trials", last.len());
-    assert!(last.iter().all(|trial| trial.environment.get(BUFFERS) == Some("1048576")));
+    assert!(last.iter().all(|trial| trial.environment == untried));
     let candidates: Vec<_> = trials(&all).into_iter().filter(|trial| trial.arm == Arm::Candidate).collect();
-    assert!(candidates.iter().any(|trial| trial.environment.get(BUFFERS) == Some("1048576")));
-    assert!(!place.outcome().0[0].contains("algorithm = \"tree\""));
+    assert_eq!(candidates[0].environment, untried);
     let again = Place::new();
     again.begin_as(&place.store(), verify - 2);
     again.resume(GRID, nothing).unwrap();
     assert_eq!(again.outcome(), place.outcome());
+}
+
+#[test]
+fn a_pin_that_comes_too_late_to_be_measured_is_named() {
+    let place = Place::with(1_000.0, 60);
+    let pins = [pin("NCCL_NSOCKS_PERTHREAD", "2"), pin(BUFFERS, "1048576"), pin("NCCL_SOCKET_NTHREADS", "2")];
+    let error = place.run(at_trials(pins.into_iter().map(|pin| (58, pin)).collect())).unwrap_err().to_string();
+    let begin = "nothing was measured with NCCL_NSOCKS_PERTHREAD = 2 and NCCL_BUFFSIZE = 1048576 and ";
+    assert!(error.starts_with(begin), "{error}");
 }
 
 #[test]
