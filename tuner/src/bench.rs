@@ -242,6 +242,7 @@ impl Cancel {
     }
 
     /// One that is ended together with this one, and skips only what it is told itself.
+    #[must_use]
     pub fn with_own_skips(&self) -> Self {
         Self { cancelled: Arc::clone(&self.cancelled), skips: Arc::default() }
     }

@@ -121,7 +121,9 @@ mod tests {
         assert_eq!(controls.take_wishes(), []);
         controls.apply(Command::Pause);
         let wishes = [Command::Unpin { knob: "algo".into() }, Command::Write];
-        wishes.iter().for_each(|wish| controls.apply(wish.clone()));
+        for wish in &wishes {
+            controls.apply(wish.clone());
+        }
         assert_eq!(controls.take_wishes(), wishes, "does not block");
         let waiter = std::thread::spawn({
             let controls = controls.clone();
