@@ -30,7 +30,7 @@ fn trials(events: &[Event]) -> Vec<&Trial> {
 /// Lines of the log that warn of a command.
 fn refusals(events: &[Event]) -> Vec<&str> {
     let refusal = |event| match event {
-        &Event::Log { ref text, .. } => text.strip_prefix("not done: "),
+        Event::Log { text, .. } => text.strip_prefix("not done: "),
         _ => None,
     };
     events.iter().filter_map(refusal).collect()
@@ -227,11 +227,11 @@ fn a_pin_that_comes_too_late_to_be_measured_is_named() {
 fn a_choice_that_is_dropped_is_not_tried_again_and_does_not_ship() {
     let whole = Place::new();
     whole.run(nothing).unwrap();
-    let best = events(&whole).into_iter().filter_map(|event| match event {
+    let mut best = events(&whole).into_iter().filter_map(|event| match event {
         Event::Best { point, choice: Some(choice), .. } => Some((point, choice)),
         _ => None,
     });
-    let (point, choice) = best.last().unwrap();
+    let (point, choice) = best.next_back().unwrap();
     let place = Place::new();
     place.run(at_trials(vec![(40, Command::Drop { point: Some(point), choice })])).unwrap();
     let all = events(&place);
@@ -249,9 +249,12 @@ fn a_choice_that_is_dropped_is_not_tried_again_and_does_not_ship() {
     assert_ne!(text.replace('"', ""), choice.to_string());
 }
 
+/// When to give a command, and which.
+type Moment = (fn(&Event) -> bool, Command);
+
 #[test]
 fn what_is_added_to_the_budget_is_used() {
-    let ran = |place: Place, at: Option<(fn(&Event) -> bool, Command)>| {
+    let ran = |place: Place, at: Option<Moment>| {
         let mut at = at;
         place
             .run(move |record, controls| {
