@@ -29,11 +29,8 @@ fn trials(events: &[Event]) -> Vec<&Trial> {
 
 /// Lines of the log that warn of a command.
 fn refusals(events: &[Event]) -> Vec<&str> {
-    let refusal = |event| match event {
-        Event::Log { text, .. } => text.strip_prefix("not done: "),
-        _ => None,
-    };
-    events.iter().filter_map(refusal).collect()
+    let text = |event| if let Event::Log { text, .. } = event { Some(text) } else { None };
+    events.iter().filter_map(text).filter_map(|text| text.strip_prefix("not done: ")).collect()
 }
 
 fn position(events: &[Event], is_it: impl Fn(&Event) -> bool) -> usize {
