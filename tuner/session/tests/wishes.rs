@@ -29,8 +29,10 @@ fn trials(events: &[Event]) -> Vec<&Trial> {
 
 /// Lines of the log that warn of a command.
 fn refusals(events: &[Event]) -> Vec<&str> {
-    let text = |event| if let Event::Log { text, .. } = event { Some(text) } else { None };
-    events.iter().filter_map(text).filter_map(|text| text.strip_prefix("not done: ")).collect()
+    fn refusal(event: &Event) -> Option<&str> {
+        if let Event::Log { text, .. } = event { text.strip_prefix("not done: ") } else { None }
+    }
+    events.iter().filter_map(refusal).collect()
 }
 
 fn position(events: &[Event], is_it: impl Fn(&Event) -> bool) -> usize {
