@@ -244,8 +244,7 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 self.say_score(t)?;
                 let again = if self.trials > 0 { "; everything is measured again" } else { "" };
                 self.begin_anew(t);
-                let text = format!("== {nodes} node(s) {hosts}, {ranks} ranks, {}{again}", without(left_out));
-                self.line(t, &text)
+                self.line(t, &format!("== {nodes} node(s) {hosts}, {ranks} ranks, {}{again}", without(left_out)))
             }
             Event::Shape { index, of, nodes, ranks } => {
                 self.say_score(t)?;

@@ -130,7 +130,7 @@ fn environment() -> impl Strategy<Value = Vec<EnvSetting>> {
 }
 
 fn profile() -> impl Strategy<Value = Profile> {
-    (rules(), environment()).prop_map(|(rule, env)| Profile { rule, env, ..golden() })
+    (environment(), rules()).prop_map(|(env, rule)| Profile { env, rule, ..golden() })
 }
 
 proptest! {

@@ -191,11 +191,7 @@ impl Run {
                 }
             }
             Event::Profile { profile, left_out } => {
-                let (rules, settings) = (profile.rule.len() as u64, profile.env.len() as u64);
-                let what = [text::count(rules, "rule"), text::count(settings, "setting")].join(", ");
-                let word = if profile.run.unverified { "would ship now" } else { "ships" };
-                self.note(t_ms, Level::Debug, format!("{word}: {what}"));
-                self.summary.draft = Some(Arc::new(Draft { t_ms, profile: *profile, left_out }));
+                self.ingest_draft(Draft { t_ms, profile: *profile, left_out });
             }
             Event::Written { files, so_far } => {
                 let label = if so_far { "wrote what there is so far, NOT VERIFIED: " } else { "wrote " };
@@ -304,6 +300,14 @@ impl Run {
         };
         self.log.push(LogLine { t_ms, level, host: host.clone(), text });
         self.summary.nodes.insert(index, Node { host, state, detail });
+    }
+
+    fn ingest_draft(&mut self, draft: Draft) {
+        let (rules, settings) = (draft.profile.rule.len() as u64, draft.profile.env.len() as u64);
+        let what = [text::count(rules, "rule"), text::count(settings, "setting")].join(", ");
+        let word = if draft.profile.run.unverified { "would ship now" } else { "ships" };
+        self.note(draft.t_ms, Level::Debug, format!("{word}: {what}"));
+        self.summary.draft = Some(Arc::new(draft));
     }
 
     fn series(&mut self, point: Point) -> &mut super::run::PointSeries {

@@ -50,7 +50,7 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
     for (index, line) in rows.iter().skip(top).take(n_visible).enumerate() {
         let Some(place) = row(inner, index + 1) else { return };
         let spans = line.0.iter().map(|(look, text)| Span::styled(text.as_str(), style_of(*look, theme)));
-        buffer.set_line(place.x, place.y, &Line::from_iter(spans), place.width);
+        buffer.set_line(place.x, place.y, &spans.collect::<Line<'_>>(), place.width);
     }
 }
 

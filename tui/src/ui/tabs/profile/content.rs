@@ -1,5 +1,7 @@
 //! The lines of each section.
 
+use std::fmt::Write as _;
+
 use gdrtune_profiles::{
     diff::{Change, Context, Diff},
     emit::{EmitOptions, emit},
@@ -186,7 +188,8 @@ fn diff(draft: &Draft, origin: &Origin, columns: usize) -> (Option<String>, Vec<
     if let Some(other) = &origin.other {
         let diff = Diff::between(&other.profile, &draft.profile);
         let name = one_line(&other.name);
-        text.push_str(&format!("# from {name}\n{diff}"));
+        // Writing to a String cannot fail.
+        write!(text, "# from {name}\n{diff}").unwrap_or_default();
         rows.extend(Row::wrapped(Look::Title, "", &format!("From {name} to this"), columns));
         rows.extend(diff_rows(&diff, "Nothing differs: jobs run the same with either.", columns));
     } else {
