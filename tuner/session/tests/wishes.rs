@@ -217,7 +217,7 @@ fn what_is_pinned_last_is_measured_before_it_may_ship() {
 fn a_pin_that_comes_too_late_to_be_measured_is_named() {
     let place = Place::with(1_000.0, 60);
     let pins = [pin("NCCL_NSOCKS_PERTHREAD", "2"), pin(BUFFERS, "1048576"), pin("NCCL_SOCKET_NTHREADS", "2")];
-    let error = place.run(at_trials(pins.into_iter().map(|pin| (58, pin)).collect())).unwrap_err().to_string();
+    let error = place.run(at_trials(pins.into_iter().map(|pin| (59, pin)).collect())).unwrap_err().to_string();
     let begin = "nothing was measured with NCCL_NSOCKS_PERTHREAD = 2 and NCCL_BUFFSIZE = 1048576 and ";
     assert!(error.starts_with(begin), "{error}");
 }
