@@ -286,6 +286,8 @@ impl<W: Write + Send> Progress for PlainLines<W> {
             Event::Log { level, host, text } if *level >= Level::Info => self.log(t, *level, host, text),
             Event::Finished { summary, .. } => self.end(t, summary),
             Event::Invoked(_)
+            | Event::NodeFacts { .. }
+            | Event::SlowNode { .. }
             | Event::WorkersStarted { .. }
             | Event::Site { .. }
             | Event::Probed(_)
