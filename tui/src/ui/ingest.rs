@@ -11,7 +11,7 @@ use gdrtune_session::event::{
 use super::{
     run::{
         BestKnown, Current, Ended, EnvironmentInPlay, Label, LogLine, Node, Outcome, PointVerdict, Run, ShapeInPlay,
-        TrialRow, Trying,
+        Summary, TrialRow, Trying,
     },
     text,
 };
@@ -112,12 +112,20 @@ impl Run {
                 self.note(t_ms, Level::Warn, text);
                 self.summary.change_nodes(t_ms, hosts, (nodes, ranks));
                 for LeftOut { index, host, why } in left_out {
-                    self.summary.nodes.entry(index).and_modify(|node| {
-                        if node.state == NodeState::Ready {
-                            *node = Node { host, state: NodeState::Failed, detail: why };
-                        }
-                    });
+                    let Some(node) = self.summary.nodes.get_mut(&index) else { continue };
+                    if node.state == NodeState::Ready {
+                        *node = Node { host, state: NodeState::Failed, detail: why };
+                        self.summary.node_groups.tell_state(index, node);
+                    }
                 }
+            }
+            Event::NodeFacts { index, facts, .. } => {
+                let Summary { node_groups, nodes, .. } = &mut self.summary;
+                node_groups.tell_facts(index, facts, nodes.get(&index));
+            }
+            Event::SlowNode { index, why, .. } => {
+                let Summary { node_groups, nodes, .. } = &mut self.summary;
+                node_groups.tell_slow(index, why, nodes.get(&index));
             }
             Event::Emulated { why } => {
                 if let Some(label) = &mut self.summary.label {
@@ -254,7 +262,9 @@ impl Run {
             format!("{}: {detail}", node_state_text(state))
         };
         self.log.push(LogLine { t_ms, level, host: host.clone(), text });
-        self.summary.nodes.insert(index, Node { host, state, detail });
+        let node = Node { host, state, detail };
+        self.summary.node_groups.tell_state(index, &node);
+        self.summary.nodes.insert(index, node);
     }
 
     fn series(&mut self, point: Point) -> &mut super::run::PointSeries {

@@ -11,6 +11,10 @@ use gdrtune_profiles::{
 };
 use gdrtune_session::event::{Arm, Decision, Failure, Level, NodeState, Phase, RunEnd};
 
+use self::node_groups::NodeGroups;
+
+pub(crate) mod node_groups;
+
 /// Log lines that are kept. Older ones are in the run store.
 const MAX_LOG_LINES: usize = 10_000;
 
@@ -50,6 +54,8 @@ pub(crate) struct Summary {
     pub(crate) phase: Option<Phase>,
     /// By rank order.
     pub(crate) nodes: BTreeMap<u32, Node>,
+    /// What they have, and which are alike.
+    pub(crate) node_groups: NodeGroups,
     pub(crate) points: BTreeMap<Point, PointSeries>,
     /// In the order of the run.
     pub(crate) collectives: Vec<Collective>,
