@@ -19,12 +19,16 @@ use tokio::{
 
 pub(crate) mod attach;
 mod draw;
+mod export;
+mod filter;
 mod ingest;
 mod keys;
 mod layout;
+mod line_edit;
 pub(crate) mod replay;
 mod run;
 mod state;
+mod tabs;
 mod terminal;
 mod text;
 mod theme;
@@ -223,6 +227,12 @@ impl Session {
                             // A player that is gone has panicked, which ends the UI.
                             player.send(play).ok();
                         }
+                    }
+                    Effect::Copy(text) => screen.copy(&text)?,
+                    Effect::Export(export) => {
+                        let done = export::write(&export);
+                        update::update(&mut self.state, Input::Done(done));
+                        self.dirty = true;
                     }
                     Effect::Quit if self.state.may_leave() => return Ok(UiEnd::Left),
                     Effect::Quit => return Ok(UiEnd::Abandoned),

@@ -4,7 +4,7 @@ use gdrtune_profiles::vocab::Engine;
 use gdrtune_session::event::{Arm, Phase};
 use ratatui::{buffer::Buffer, layout::Rect, text::Span};
 
-use super::{draw_parts, row};
+use super::{draw_parts, draw_right, row};
 use crate::ui::{
     run::{Gain, Label, Summary},
     state::{Source, State, Stop},
@@ -168,17 +168,6 @@ fn draw_trying(summary: &Summary, theme: &Theme, area: Rect, buffer: &mut Buffer
 
 fn format_environment(number: u64, of: &str, settings: &str, theme: &Theme) -> String {
     format!(" {} environment {number}{of}: {settings}", theme.glyphs.dot)
-}
-
-/// Draws spans at the right end, if they fit beside what is there already; says whether they did.
-fn draw_right(spans: Vec<Span<'_>>, used: u16, area: Rect, buffer: &mut Buffer) -> bool {
-    let width = spans.iter().map(Span::width).sum::<usize>() as u16;
-    let fits = used + 2 + width <= area.width;
-    if fits {
-        let place = Rect { x: area.right() - width, width, ..area };
-        draw_parts(spans, place, buffer);
-    }
-    fits
 }
 
 fn phase_text(summary: &Summary) -> &'static str {

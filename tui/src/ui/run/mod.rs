@@ -1,22 +1,33 @@
 //! What the records of a run add up to: aggregates that each record changes in small, bounded steps.
 //!
-//! [`Summary`] stays small (it grows with points and nodes, not with trials), so that freezing the display may clone
-//! it; trials and log lines only ever grow at one end, so a frozen display remembers how many there were.
+//! [`Summary`] stays small (of a trial it keeps a time or two), so that freezing the display may clone it; trials and log
+//! lines only ever grow at one end, so a frozen display remembers how many there were.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{collections::BTreeMap, fmt};
 
 use gdrtune_profiles::{
     profile::Speedup,
     vocab::{Choice, Collective, Engine, Environment, Point},
 };
-use gdrtune_session::event::{Arm, Decision, Failure, Level, NodeState, Phase, RunEnd};
+use gdrtune_session::event::{Arm, Decision, NodeState, Phase, RunEnd};
 
-use self::node_groups::NodeGroups;
+use super::text;
 
+mod arrivals;
+mod log;
 pub(crate) mod node_groups;
+mod points;
+mod search;
+mod trials;
 
-/// Log lines that are kept. Older ones are in the run store.
-const MAX_LOG_LINES: usize = 10_000;
+pub(crate) use self::{
+    arrivals::{Arrival, Arrivals},
+    log::{Log, LogLine},
+    node_groups::NodeGroups,
+    points::{BestKnown, Current, PointSeries, PointVerdict},
+    search::{Cell, EnvironmentRow, SearchSeen, Space},
+    trials::{Measured, Outcome, TrialRow},
+};
 
 /// Everything that the records said.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -71,6 +82,10 @@ pub(crate) struct Summary {
     pub(crate) environment: Option<EnvironmentInPlay>,
     /// The last trial.
     pub(crate) trying: Option<Trying>,
+    /// What the search did, environment by environment.
+    pub(crate) search: SearchSeen,
+    /// The last trials, for the sparkline.
+    pub(crate) arrivals: Arrivals,
     /// Columns of the widest choice so far, so that the trials table does not jump.
     pub(crate) choice_columns: usize,
     /// Files that were written.
@@ -112,84 +127,6 @@ pub(crate) struct Node {
     pub(crate) detail: String,
 }
 
-/// What is known of one point.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct PointSeries {
-    /// Times of the default arm in microseconds, sorted.
-    default_samples_us: Vec<f64>,
-    /// The default's median as the search or the A/B told it.
-    told_default_us: Option<f64>,
-    pub(crate) best: Option<BestKnown>,
-    /// The latest trial in the environment that the search is in.
-    pub(crate) current: Option<Current>,
-    pub(crate) verdict: Option<PointVerdict>,
-}
-
-impl PointSeries {
-    /// Takes a sample of the default arm.
-    pub(crate) fn add_default_sample(&mut self, time_us: f64) {
-        let position = self.default_samples_us.partition_point(|v| *v < time_us);
-        self.default_samples_us.insert(position, time_us);
-    }
-
-    /// Takes the median that the search or the A/B uses.
-    pub(crate) fn tell_default(&mut self, default_us: f64) {
-        self.told_default_us = Some(default_us);
-    }
-
-    /// Median time of the default arm in microseconds.
-    pub(crate) fn default_us(&self) -> Option<f64> {
-        let samples = &self.default_samples_us;
-        let middle = samples.len() / 2;
-        let upper = samples.get(middle).copied();
-        let median = match (samples.len() % 2, middle.checked_sub(1).and_then(|i| samples.get(i)), upper) {
-            (0, Some(lower), Some(upper)) => Some(f64::midpoint(*lower, upper)),
-            _ => upper,
-        };
-        self.told_default_us.or(median)
-    }
-
-    /// Time of what is best, in microseconds: what the A/B measured of it, else the search's estimate.
-    pub(crate) fn best_us(&self) -> Option<f64> {
-        match self.verdict {
-            Some(PointVerdict { decision: Decision::Ship, tuned_us, .. }) => Some(tuned_us),
-            Some(_) => self.default_us(),
-            None => self.best.as_ref().map(|b| b.time_us),
-        }
-    }
-
-    /// Default time over best time, by the search's estimate; the default stays where it is best.
-    pub(crate) fn estimated_gain(&self) -> Option<f64> {
-        let default_us = self.default_us()?;
-        let best_us = self.best.as_ref().map_or(default_us, |b| b.time_us);
-        (default_us > 0.0 && best_us > 0.0).then(|| (default_us / best_us).max(1.0))
-    }
-}
-
-/// The best setting of a point.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct BestKnown {
-    pub(crate) choice: Option<Choice>,
-    pub(crate) environment: u32,
-    pub(crate) time_us: f64,
-    pub(crate) samples: u32,
-}
-
-/// The latest trial of a point.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Current {
-    pub(crate) time_us: f64,
-}
-
-/// What the A/B said of a point.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct PointVerdict {
-    pub(crate) speedup: Speedup,
-    /// Median of the candidate in microseconds.
-    pub(crate) tuned_us: f64,
-    pub(crate) decision: Decision,
-}
-
 /// An environment and why it is tried.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct EnvironmentInPlay {
@@ -214,27 +151,6 @@ pub(crate) struct Ended {
     pub(crate) summary: String,
 }
 
-/// One row of the trials table.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct TrialRow {
-    pub(crate) trial: u64,
-    pub(crate) arm: Arm,
-    pub(crate) environment: u32,
-    pub(crate) point: Point,
-    pub(crate) requested: Option<Choice>,
-    pub(crate) selected: Option<Choice>,
-    pub(crate) outcome: Outcome,
-}
-
-/// The result of a row.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Outcome {
-    /// Timed; the gain is against the default as it was known then.
-    Timed { time_us: f64, busbw_gbs: f64, gain: Option<f64> },
-    /// Did not count.
-    Failed { kind: Failure, detail: Box<str> },
-}
-
 /// The best against the default, over all points: a geometric mean, as the search's objective.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Gain {
@@ -249,6 +165,18 @@ pub(crate) enum Gain {
         /// All points at the upper end of their intervals.
         high: f64,
     },
+}
+
+/// `best 1.42x by the search's estimate`, `verified 1.38x [1.30-1.45]`.
+impl fmt::Display for Gain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Estimate(ratio) => write!(f, "best {} by the search's estimate", text::ratio(*ratio)),
+            Self::Verified { median, low, high } => {
+                write!(f, "verified {} [{low:.2}-{high:.2}]", text::ratio(*median))
+            }
+        }
+    }
 }
 
 /// How many points got which verdict.
@@ -286,6 +214,7 @@ impl Summary {
             *series = PointSeries::default();
         }
         (self.n_environments, self.environment, self.trying) = (None, None, None);
+        self.search = SearchSeen::default();
     }
 
     /// Forgets what was measured on other nodes. The time begins anew.
@@ -348,85 +277,4 @@ impl Summary {
 fn geometric_mean(ratios: impl Iterator<Item = f64>) -> Option<f64> {
     let (sum, n) = ratios.filter(|r| 0.0 < *r).fold((0.0, 0_u32), |(sum, n), r| (sum + r.ln(), n + 1));
     (0 < n).then(|| (sum / f64::from(n)).exp())
-}
-
-/// One line of the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LogLine {
-    pub(crate) t_ms: u64,
-    pub(crate) level: Level,
-    /// Empty for gdrtune itself.
-    pub(crate) host: String,
-    pub(crate) text: String,
-}
-
-/// The last lines, numbered from the first one of the run.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Log {
-    lines: VecDeque<LogLine>,
-    n_forgotten: usize,
-}
-
-impl Log {
-    /// Adds a line and forgets the oldest one if there are too many.
-    pub(crate) fn push(&mut self, line: LogLine) {
-        if self.lines.len() == MAX_LOG_LINES {
-            self.lines.pop_front();
-            self.n_forgotten += 1;
-        }
-        self.lines.push_back(line);
-    }
-
-    /// The number after that of the last line.
-    pub(crate) fn end(&self) -> usize {
-        self.n_forgotten + self.lines.len()
-    }
-
-    /// The number of the oldest line that is kept.
-    pub(crate) const fn start(&self) -> usize {
-        self.n_forgotten
-    }
-
-    /// A line by its number.
-    pub(crate) fn get(&self, number: usize) -> Option<&LogLine> {
-        self.lines.get(number.checked_sub(self.n_forgotten)?)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_default_is_the_median_until_the_search_tells_it() {
-        let mut series = PointSeries::default();
-        assert_eq!(series.default_us(), None);
-        for (sample, median) in [(30.0, 30.0), (10.0, 20.0), (11.0, 11.0)] {
-            series.add_default_sample(sample);
-            assert_eq!(series.default_us(), Some(median));
-        }
-        series.tell_default(12.0);
-        assert_eq!(series.default_us(), Some(12.0));
-    }
-
-    #[test]
-    fn a_best_that_is_slower_than_the_default_gains_nothing() {
-        let mut series = PointSeries::default();
-        assert_eq!(series.estimated_gain(), None);
-        series.tell_default(10.0);
-        for (time_us, gain) in [(5.0, 2.0), (20.0, 1.0)] {
-            series.best = Some(BestKnown { choice: None, environment: 0, time_us, samples: 3 });
-            assert_eq!(series.estimated_gain(), Some(gain));
-        }
-    }
-
-    #[test]
-    fn the_log_forgets_its_oldest_lines_and_keeps_its_numbers() {
-        let mut log = Log::default();
-        for t_ms in 0..=MAX_LOG_LINES as u64 {
-            log.push(LogLine { t_ms, level: Level::Info, host: String::new(), text: String::new() });
-        }
-        assert_eq!((log.start(), log.end()), (1, MAX_LOG_LINES + 1));
-        assert_eq!((log.get(0), log.get(1).map(|l| l.t_ms)), (None, Some(1)));
-    }
 }
