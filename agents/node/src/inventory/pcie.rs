@@ -121,6 +121,7 @@ mod tests {
             (format!("{switch}/0000:19:01.0/0000:1b:00.0/infiniband/mlx5_0"), Some(0), 2, Some(PcieDistance::Pix)),
             (format!("{switch}/0000:19:00.0/0000:1a:00.1"), Some(0), 2, Some(PcieDistance::Pix)),
             (a_switch_below, Some(0), 2, Some(PcieDistance::Pxb)),
+            (format!("{switch}/0000:19:02.0/0000:20:00.0/0000:21:00.0"), Some(0), 2, Some(PcieDistance::Pxb)),
             ("/sys/devices/pci0000:17/0000:17:03.0/0000:30:00.0".into(), Some(0), 2, Some(PcieDistance::Phb)),
             ("/sys/devices/pci0000:3a/0000:3a:01.0/0000:3b:00.0".into(), Some(0), 2, Some(PcieDistance::Node)),
             ("/sys/devices/pci0000:c9/0000:c9:01.0/0000:ca:00.0".into(), Some(1), 2, Some(PcieDistance::Sys)),
