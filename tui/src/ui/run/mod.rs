@@ -21,7 +21,7 @@ mod search;
 mod trials;
 
 pub(crate) use self::{
-    arrivals::{Arrival, Arrivals},
+    arrivals::{Arrival, ArrivalKind, Arrivals},
     log::{Log, LogLine},
     node_groups::NodeGroups,
     points::{BestKnown, Current, PointSeries, PointVerdict},

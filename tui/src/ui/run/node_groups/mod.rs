@@ -111,6 +111,8 @@ struct GroupKey {
     /// Why they are slow, failed or lost; empty where they are neither.
     why: String,
     class: Option<u32>,
+    /// What their agents said when they were ready, where there are no facts.
+    detail: String,
 }
 
 /// Nodes that are alike.
@@ -132,7 +134,9 @@ impl NodeGroups {
         };
         let why = without_host(said, &node.host).to_owned();
         let class = self.facts.get(&index).map(|known| known.class);
-        self.regroup(index, GroupKey { state: node.state, why, class });
+        let is_all = class.is_none() && !is_gone;
+        let detail = if is_all { node.detail.clone() } else { String::new() };
+        self.regroup(index, GroupKey { state: node.state, why, class, detail });
     }
 
     /// A node tells what it has.

@@ -196,6 +196,8 @@ fn a_run_that_is_older_than_facts_has_a_tree_of_states() {
     assert_eq!(built.words(), ["ready: 3 like vh01"]);
     assert_eq!(built.groups.summary(built.groups.group_of(2).unwrap()), "");
     assert!(built.groups.facts(2).is_none());
+    built.state(1, NodeState::Ready, "4 CPUs");
+    assert_eq!(built.words(), ["ready: 2 like vh01", "ready: vh02"]);
 }
 
 #[test]
