@@ -195,7 +195,7 @@ impl Engine {
 }
 
 named_enum! {
-    /// How far two devices of a node are apart on PCIe, the nearest first: the classes of `nvidia-smi topo -m`.
+    /// How far two devices of a node are apart on PCI, the nearest first: the classes of `nvidia-smi topo -m`.
     PcieDistance, "PCIe distance" {
         /// At most one bridge between them: a switch.
         Pix = "pix" / "PIX",

@@ -46,7 +46,7 @@ pub struct Inventory {
 pub struct Topology {
     /// NUMA nodes that have CPUs; 0 where unknown.
     pub numa_nodes: u32,
-    /// GPUs by PCIe address, which is also the order of their numbers.
+    /// GPUs by PCI address, which is also the order of their numbers.
     pub gpus: Vec<Gpu>,
     /// RDMA adapters by name.
     pub hcas: Vec<Hca>,
@@ -59,7 +59,7 @@ pub struct Topology {
 /// Where a device is plugged in.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// PCIe address, such as `0000:19:00.0`; empty where it has none.
+    /// PCI address, such as `0000:19:00.0`; empty where it has none.
     pub address: String,
     /// NUMA node, where the kernel knows it.
     pub numa: Option<u32>,

@@ -8,7 +8,7 @@ use super::{
     pcie::{Seat, is_address},
 };
 
-/// What the driver says, a folder for each GPU by its PCIe address.
+/// What the driver says, a folder for each GPU by its PCI address.
 const DRIVER_FOLDER: &str = "proc/driver/nvidia/gpus";
 
 /// Every PCI device, by its address.
@@ -35,7 +35,7 @@ impl Reader<'_> {
         self.names(DRIVER_FOLDER).iter().map(|name| self.driver_says(name).0).collect()
     }
 
-    /// The GPUs by PCIe address, with their seats: those of the driver, less what `nvidia-smi` hides; where there is no
+    /// The GPUs by PCI address, with their seats: those of the driver, less what `nvidia-smi` hides; where there is no
     /// driver, those on PCI.
     pub(super) fn gpus(&mut self, answer: Option<&Answer>) -> Vec<(Gpu, Seat)> {
         let told: Vec<(String, String, String)> = self

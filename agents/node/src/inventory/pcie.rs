@@ -22,7 +22,7 @@ pub(super) struct Seat {
 }
 
 impl Reader<'_> {
-    /// The seat of what a link below `/sys` leads to; an empty one where it leads to nothing on PCIe.
+    /// The seat of what a link below `/sys` leads to; an empty one where it leads to nothing on PCI.
     pub(super) fn seat(&mut self, link: &str) -> Seat {
         let Ok(folder) = self.path(link).canonicalize() else { return Seat::default() };
         let mut seat = Seat::of(&folder);
@@ -52,7 +52,7 @@ impl Seat {
             };
             if is_host_bridge(&name) {
                 // One behind another is of a controller that hides its devices; the inner one counts.
-                seat.root = folder.ancestors().find(|path| path.ends_with(&*name)).unwrap_or(folder).to_owned();
+                folder.ancestors().find(|path| path.ends_with(&*name)).unwrap_or(folder).clone_into(&mut seat.root);
                 seat.chain.clear();
             } else if is_address(&name) && !seat.root.as_os_str().is_empty() {
                 seat.chain.push(name.into_owned());
@@ -61,7 +61,7 @@ impl Seat {
         seat
     }
 
-    /// How far another device is; `None` where one is not on PCIe, or nobody knows its NUMA node.
+    /// How far another device is; `None` where one is not on PCI, or nobody knows its NUMA node.
     pub(super) fn distance(&self, other: &Self, numa_nodes: u32) -> Option<PcieDistance> {
         if self.chain.is_empty() || other.chain.is_empty() {
             return None;

@@ -49,7 +49,7 @@ pub struct NodeFacts {
 pub struct GpuFacts {
     /// Its model.
     pub model: String,
-    /// PCIe address; empty where unknown.
+    /// PCI address; empty where unknown.
     pub address: String,
     /// NUMA node.
     pub numa: Option<u32>,
@@ -63,7 +63,7 @@ pub struct GpuFacts {
 pub struct HcaFacts {
     /// Its name, such as `mlx5_0`.
     pub name: String,
-    /// PCIe address; empty where unknown.
+    /// PCI address; empty where unknown.
     pub address: String,
     /// NUMA node.
     pub numa: Option<u32>,
@@ -110,7 +110,7 @@ pub struct NetFacts {
     pub mtu: u32,
     /// Name of the kernel's driver; empty for a virtual device.
     pub driver: String,
-    /// PCIe address; empty where it has none.
+    /// PCI address; empty where it has none.
     pub address: String,
     /// NUMA node.
     pub numa: Option<u32>,
@@ -185,13 +185,11 @@ impl KnownFacts {
     /// What to record of the node at position `index`.
     pub(crate) fn of(&mut self, index: u32, inventory: &Inventory) -> FactsOf {
         let facts = NodeFacts::from(inventory);
-        match self.known.iter().find(|(known, _)| *known == facts) {
-            Some((_, first)) => FactsOf::Like(*first),
-            None => {
-                self.known.push((facts.clone(), index));
-                FactsOf::Own(Box::new(facts))
-            }
+        if let Some((_, first)) = self.known.iter().find(|(known, _)| *known == facts) {
+            return FactsOf::Like(*first);
         }
+        self.known.push((facts.clone(), index));
+        FactsOf::Own(Box::new(facts))
     }
 }
 
