@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 
 use gdrtune_profiles::vocab::{Engine, Point};
 use gdrtune_session::event::{
-    Arm, Decision, Event, Extension, Failure, LeftOut, Level, NodeState, Phase, Record, RunEnd, Trial, TrialResult,
-    Wish, goal_words, without,
+    Arm, Decision, Event, Extension, Failure, Level, NodeState, Phase, Record, RunEnd, Trial, TrialResult, Wish,
+    goal_words, without,
 };
 
 use super::{
     run::{
         Arrival, ArrivalKind, BestKnown, Current, Ended, EnvironmentInPlay, Label, LogLine, Measured, Node, Outcome,
-        PointVerdict, Run, ShapeInPlay, Space, Summary, TrialRow, Trying,
+        PointVerdict, Run, ShapeInPlay, Space, TrialRow, Trying,
     },
     text,
 };
@@ -112,22 +112,10 @@ impl Run {
                 let text = format!("goes on with {hosts}: {}, {}", sizes.join(", "), without(&left_out));
                 self.note(t_ms, Level::Warn, text);
                 self.summary.change_nodes(t_ms, hosts, (nodes, ranks));
-                for LeftOut { index, host, why } in left_out {
-                    let Some(node) = self.summary.nodes.get_mut(&index) else { continue };
-                    if node.state == NodeState::Ready {
-                        *node = Node { host, state: NodeState::Failed, detail: why };
-                        self.summary.node_groups.tell_state(index, node);
-                    }
-                }
+                self.summary.leave_out(left_out);
             }
-            Event::NodeFacts { index, facts, .. } => {
-                let Summary { node_groups, nodes, .. } = &mut self.summary;
-                node_groups.tell_facts(index, facts, nodes.get(&index));
-            }
-            Event::SlowNode { index, why, .. } => {
-                let Summary { node_groups, nodes, .. } = &mut self.summary;
-                node_groups.tell_slow(index, why, nodes.get(&index));
-            }
+            Event::NodeFacts { index, facts, .. } => self.summary.tell_facts(index, facts),
+            Event::SlowNode { index, why, .. } => self.summary.tell_slow(index, why),
             Event::Emulated { why } => {
                 if let Some(label) = &mut self.summary.label {
                     label.emulated = true;
@@ -304,9 +292,7 @@ impl Run {
             format!("{}: {detail}", node_state_text(state))
         };
         self.log.push(LogLine { t_ms, level, host: host.clone(), text });
-        let node = Node { host, state, detail };
-        self.summary.node_groups.tell_state(index, &node);
-        self.summary.nodes.insert(index, node);
+        self.summary.tell_node(index, Node { host, state, detail });
     }
 
     fn series(&mut self, point: Point) -> &mut super::run::PointSeries {

@@ -8,9 +8,9 @@ use std::{
     sync::Arc,
 };
 
-use gdrtune_session::event::{FactsOf, NodeFacts, NodeState};
+use gdrtune_session::event::{FactsOf, LeftOut, NodeFacts, NodeState};
 
-use super::Node;
+use super::{Node, Summary};
 use traits::TRAITS;
 
 #[cfg(test)]
@@ -123,9 +123,36 @@ pub(crate) struct Group {
     pub(crate) nodes: BTreeSet<u32>,
 }
 
+impl Summary {
+    /// A node is in another state.
+    pub(crate) fn tell_node(&mut self, index: u32, node: Node) {
+        self.node_groups.tell_state(index, &node);
+        self.nodes.insert(index, node);
+    }
+
+    /// A node tells what it has.
+    pub(crate) fn tell_facts(&mut self, index: u32, facts: FactsOf) {
+        self.node_groups.tell_facts(index, facts, self.nodes.get(&index));
+    }
+
+    /// A node is slower than the others.
+    pub(crate) fn tell_slow(&mut self, index: u32, why: String) {
+        self.node_groups.tell_slow(index, why, self.nodes.get(&index));
+    }
+
+    /// The run goes on without nodes. Of those that are lost it is known already.
+    pub(crate) fn leave_out(&mut self, left_out: Vec<LeftOut>) {
+        for LeftOut { index, host, why } in left_out {
+            if self.nodes.get(&index).is_some_and(|node| node.state == NodeState::Ready) {
+                self.tell_node(index, Node { host, state: NodeState::Failed, detail: why });
+            }
+        }
+    }
+}
+
 impl NodeGroups {
     /// A node's state changed.
-    pub(crate) fn tell_state(&mut self, index: u32, node: &Node) {
+    fn tell_state(&mut self, index: u32, node: &Node) {
         let is_gone = matches!(node.state, NodeState::Failed | NodeState::Lost);
         let said = match self.slow.get(&index) {
             _ if is_gone => node.detail.as_str(),
@@ -140,7 +167,7 @@ impl NodeGroups {
     }
 
     /// A node tells what it has.
-    pub(crate) fn tell_facts(&mut self, index: u32, facts: FactsOf, node: Option<&Node>) {
+    fn tell_facts(&mut self, index: u32, facts: FactsOf, node: Option<&Node>) {
         let known = match facts {
             FactsOf::Own(facts) => {
                 let class = self.class_of(&facts);
@@ -163,7 +190,7 @@ impl NodeGroups {
     }
 
     /// A node is slower than the others.
-    pub(crate) fn tell_slow(&mut self, index: u32, why: String, node: Option<&Node>) {
+    fn tell_slow(&mut self, index: u32, why: String, node: Option<&Node>) {
         self.slow.insert(index, why);
         if let Some(node) = node {
             self.tell_state(index, node);

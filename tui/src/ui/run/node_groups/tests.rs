@@ -145,7 +145,7 @@ fn what_can_be_odd() {
         ),
         (
             |facts| {
-                (facts.hcas[3].ports[0].state, facts.hcas[3].ports[0].phys_state) = ("DOWN".into(), "Polling".into())
+                (facts.hcas[3].ports[0].state, facts.hcas[3].ports[0].phys_state) = ("DOWN".into(), "Polling".into());
             },
             &[
                 "HCA ports: 7 x InfiniBand 400 Gb/s, not 8 x InfiniBand 400 Gb/s",
