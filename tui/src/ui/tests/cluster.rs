@@ -281,7 +281,7 @@ fn a_thousand_nodes_are_neither_slow_to_take_nor_to_draw() {
     let begun = Instant::now();
     let screen = rows(&cluster.0).concat();
     let drawn = begun.elapsed();
-    assert!(1_000 < n_rows && screen.contains("vh1000"), "{n_rows} rows: {screen}");
+    assert!(1_000 < n_rows && screen.contains("vh999"), "{n_rows} rows: {screen}");
     // An unoptimized build on a loaded machine stays far below; what looks at all nodes for each record does not.
     assert!(per_record < Duration::from_millis(1), "{per_record:?} per record");
     assert!(listed < Duration::from_millis(100), "{listed:?} for {n_rows} rows");
