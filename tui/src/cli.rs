@@ -152,6 +152,9 @@ pub(crate) struct DemoArgs {
     /// How the run is shown.
     #[command(flatten)]
     pub(crate) show: ShowArgs,
+    /// The command line after the program; empty where it is no UTF-8 text.
+    #[arg(skip)]
+    pub(crate) words: Vec<String>,
 }
 
 /// What is measured.
@@ -318,6 +321,9 @@ pub(crate) struct TuneArgs {
     /// Long names of the options that the user wrote.
     #[arg(skip)]
     given: Vec<String>,
+    /// The command line after the program; empty where it is no UTF-8 text.
+    #[arg(skip)]
+    pub(crate) words: Vec<String>,
 }
 
 /// How collectives are called; NCCL's only.

@@ -107,6 +107,16 @@ fn library_text(path: Option<&Path>) -> Result<Option<String>, Failure> {
 /// # Errors
 /// Wrong use.
 fn cluster(hosts: &HostArgs, measure: &MeasureArgs, nccl: &NcclArgs) -> Result<ClusterRequest, Failure> {
+    cluster_heard(hosts, measure, nccl, &announce)
+}
+
+/// The same; `hear` is told which hosts these are.
+fn cluster_heard(
+    hosts: &HostArgs,
+    measure: &MeasureArgs,
+    nccl: &NcclArgs,
+    hear: &dyn Fn(&Place) -> io::Result<()>,
+) -> Result<ClusterRequest, Failure> {
     if !measure.engine.is_real() {
         let engine = measure.engine;
         return Err(Failure::usage_text(format!(
@@ -128,7 +138,7 @@ fn cluster(hosts: &HostArgs, measure: &MeasureArgs, nccl: &NcclArgs) -> Result<C
         worker_command: measure.trial.worker_command(),
         data_type: measure.sizes.data_type,
         calls: CallMode { graph: nccl.calls.graph, register_buffers: nccl.calls.register_buffers },
-        ..cluster_at(place)?
+        ..cluster_at(place, hear)?
     })
 }
 
@@ -147,9 +157,9 @@ fn min_nodes(wanted: Option<u32>, cluster: &ClusterRequest) -> Result<Option<u32
     }
 }
 
-/// The native engine on `place`, with the defaults of everything else.
-fn cluster_at(place: Place) -> Result<ClusterRequest, Failure> {
-    announce(&place)?;
+/// The native engine on `place`, with the defaults of everything else; `hear` is told which hosts these are.
+fn cluster_at(place: Place, hear: &dyn Fn(&Place) -> io::Result<()>) -> Result<ClusterRequest, Failure> {
+    hear(&place)?;
     Ok(ClusterRequest {
         build_id: BUILD_ID.to_owned(),
         executable: std::env::current_exe()?,

@@ -44,7 +44,7 @@ fn has_terminal() -> bool {
 
 fn list() -> Result<Exit, Failure> {
     let dir = paths::runs_dir()?;
-    let (rows, unreadable) = index::rebuild(&dir).map_err(anyhow::Error::from)?;
+    let index::Listing { rows, unreadable, .. } = index::refresh(&dir, usize::MAX).map_err(anyhow::Error::from)?;
     let mut out = io::stdout().lock();
     if rows.is_empty() {
         writeln!(io::stderr(), "no runs in {}", dir.display())?;
@@ -57,7 +57,7 @@ fn list() -> Result<Exit, Failure> {
     }
     for row in rows {
         let end = if row.end.is_empty() {
-            unfinished(&dir.join(&row.run).with_extension(store::EXTENSION))
+            unfinished(&store::path_of(&dir, &row.name))
         } else {
             &row.end
         };
