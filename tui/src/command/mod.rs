@@ -7,6 +7,7 @@ pub(crate) mod node;
 mod offline;
 mod presets;
 pub(crate) mod runs;
+pub(crate) mod start;
 pub(crate) mod tune;
 pub(crate) mod verify;
 
@@ -18,6 +19,7 @@ use std::{
 };
 
 use gdrtune_profiles::{
+    diagnostic::Diagnostic,
     profile::Profile,
     size::parse_sizes,
     vocab::{DataType, Engine, Point},
@@ -65,14 +67,23 @@ fn whole_elements(from: &str, sizes: impl IntoIterator<Item = u64>, data_type: D
 /// # Errors
 /// Wrong use: a file that is no profile, with the place.
 fn read_profile(path: &Path) -> Result<(Vec<u8>, Profile), Failure> {
-    let name = path.display().to_string();
-    let text =
-        fs::read(path).map_err(|error| Failure::usage(anyhow::Error::from(error).context(format!("read {name}"))))?;
-    let (profile, diagnostics) = Profile::parse_bytes(&text, &name).map_err(Failure::usage)?;
+    let (text, profile, diagnostics) = load_profile(path)?;
     for diagnostic in &diagnostics {
         writeln!(io::stderr(), "{diagnostic}")?;
     }
     Ok((text, profile))
+}
+
+/// The same without a word; what is odd is in the third part.
+///
+/// # Errors
+/// Wrong use: a file that is no profile, with the place.
+fn load_profile(path: &Path) -> Result<(Vec<u8>, Profile, Vec<Diagnostic>), Failure> {
+    let name = path.display().to_string();
+    let text =
+        fs::read(path).map_err(|error| Failure::usage(anyhow::Error::from(error).context(format!("read {name}"))))?;
+    let (profile, diagnostics) = Profile::parse_bytes(&text, &name).map_err(Failure::usage)?;
+    Ok((text, profile, diagnostics))
 }
 
 /// Where the workers find NCCL, if the user says so.

@@ -128,6 +128,15 @@ pub(crate) fn tune(args: &TuneArgs, again: Option<Again>) -> Result<Exit, Failur
 /// # Errors
 /// Wrong use, as `tune` would say it.
 pub(crate) fn check(args: &TuneArgs) -> Result<Option<String>, Failure> {
+    for input in inputs(args) {
+        // What has no end, or waits for somebody to write, cannot be looked at.
+        if let Input::File(path) = input
+            && path.exists()
+            && !path.is_file()
+        {
+            return Err(Failure::usage_text(format!("{} is no file", path.display())));
+        }
+    }
     let about = RefCell::new(None);
     let hear = |place: &hosts::Place| {
         about.borrow_mut().clone_from(&place.about);
@@ -147,7 +156,11 @@ struct Plan {
 }
 
 /// `hear` is told which hosts these are.
-fn plan(args: &TuneArgs, again: Option<&Again>, hear: &dyn Fn(&hosts::Place) -> io::Result<()>) -> Result<Plan, Failure> {
+fn plan(
+    args: &TuneArgs,
+    again: Option<&Again>,
+    hear: &dyn Fn(&hosts::Place) -> io::Result<()>,
+) -> Result<Plan, Failure> {
     let mut space = super::presets::space(&args.space.space)?;
     let workload = args.goal.workload.as_deref().map(super::presets::workload).transpose()?;
     let goal = goal(&args.goal, workload.as_ref())?;

@@ -22,8 +22,10 @@ mod draw;
 mod ingest;
 mod keys;
 mod layout;
+mod parts;
 pub(crate) mod replay;
 mod run;
+pub(crate) mod start;
 mod state;
 mod terminal;
 mod text;
@@ -36,6 +38,7 @@ mod tests;
 pub(crate) use self::{
     state::{Colour, Input, Playback, Source, Speed},
     terminal::Mouse,
+    text::ago,
     theme::{Charset, ThemeName},
 };
 use self::{

@@ -5,6 +5,7 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style, text::Span};
 use super::draw_parts;
 use crate::ui::{
     keys,
+    parts::add_keys,
     state::{Playback, State},
     text,
     theme::Theme,
@@ -28,17 +29,9 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
     if let Some(notice) = state.view.notice {
         parts.push(Span::styled(notice, theme.title));
     } else {
-        for binding in keys::bindings(state.contexts()).filter(|b| b.is_useful(state.run.summary.is_over())) {
-            let (Some(label), Some(chord)) = (binding.footer, binding.keys.first()) else { continue };
-            let key = Span::styled(chord.name(), theme.key);
-            let label = Span::styled(format!(" {label}  "), theme.dim);
-            // Key and word stay together.
-            let used: usize = parts.iter().map(Span::width).sum();
-            if usize::from(area.width) < used + key.width() + label.width().saturating_sub(2) {
-                break;
-            }
-            parts.extend([key, label]);
-        }
+        let useful = keys::bindings(state.contexts()).filter(|b| b.is_useful(state.run.summary.is_over()));
+        let named = useful.filter_map(|binding| Some((binding.keys.first()?.name(), binding.footer?)));
+        add_keys(&mut parts, named, area.width, theme);
     }
     buffer.set_style(area, Style::new());
     if let Some(last) = parts.last_mut() {

@@ -4,70 +4,29 @@ use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Rect},
     text::{Line, Span},
-    widgets::{Block, Clear, Widget as _},
 };
 
 use super::row;
 use crate::ui::{
     keys::{self, Context},
+    parts::{KeyList, draw_box},
     state::{Question, Source},
-    text,
     theme::Theme,
 };
 
-/// Columns of the key names in the help.
-const KEY_COLUMNS: usize = 16;
-
-/// Columns of the help with its borders: room for the longest sentence of the key table.
-const HELP_COLUMNS: u16 = 74;
-
-/// Rows of borders and of the last line.
-const HELP_FRAME_ROWS: u16 = 2;
-
-/// The lines of the help: keys and what they do, wrapped.
-fn help_lines(columns: usize, source: Source) -> Vec<(String, String)> {
-    let help_columns = columns.saturating_sub(KEY_COLUMNS + 1);
-    let mut lines = Vec::new();
-    for binding in keys::bindings(Context::main(source)) {
-        for (index, part) in text::wrap(binding.help, help_columns).into_iter().enumerate() {
-            lines.push((if index == 0 { binding.key_names() } else { String::new() }, part));
-        }
-    }
-    lines
-}
-
-fn help_area(size: (u16, u16), source: Source) -> Rect {
-    let area = Rect::new(0, 0, size.0, size.1);
-    let columns = HELP_COLUMNS.min(area.width.saturating_sub(2));
-    let rows = help_lines(usize::from(columns.saturating_sub(4)), source).len() as u16 + HELP_FRAME_ROWS;
-    area.centered(Constraint::Length(columns), Constraint::Length(rows.min(area.height)))
+/// The keys of the main screen.
+fn key_list(source: Source) -> KeyList {
+    KeyList::new(keys::bindings(Context::main(source)).map(|binding| (binding.key_names(), binding.help)))
 }
 
 /// The largest useful scroll of the help on a terminal of this size.
 pub(crate) fn help_scroll_limit(size: (u16, u16), source: Source) -> u16 {
-    let area = help_area(size, source);
-    let n_lines = help_lines(usize::from(area.width.saturating_sub(4)), source).len() as u16;
-    n_lines.saturating_sub(area.height.saturating_sub(HELP_FRAME_ROWS))
+    key_list(source).scroll_limit(size)
 }
 
-/// ```text
-/// ┏ Keys ──────────────────── ? Esc close ┓
-/// ┃ q              leave; asks first …    ┃
-/// ┃ ? F1           show this list         ┃
-/// ┗───────────────────────────────────────┛
-/// ```
+/// Draws the list of keys.
 pub(super) fn draw_help(scroll: u16, source: Source, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-    let limit = help_scroll_limit((area.width, area.height), source);
-    let place = help_area((area.width, area.height), source);
-    let more = if 0 < limit { " j k scroll, Esc close " } else { " Esc close " };
-    let inner = draw_box(" Keys ", more, theme, place, buffer);
-    let lines = help_lines(usize::from(inner.width), source);
-    for (index, (names, help)) in lines.iter().skip(usize::from(scroll.min(limit))).enumerate() {
-        let Some(place) = row(inner, index) else { return };
-        buffer.set_stringn(place.x, place.y, names, KEY_COLUMNS, theme.key);
-        let columns = usize::from(place.width).saturating_sub(KEY_COLUMNS + 1);
-        buffer.set_stringn(place.x + KEY_COLUMNS as u16 + 1, place.y, help, columns, ratatui::style::Style::new());
-    }
+    key_list(source).draw(scroll, theme, area, buffer);
 }
 
 /// A question and what follows from yes.
@@ -108,16 +67,4 @@ pub(super) fn draw_question(question: Question, theme: &Theme, area: Rect, buffe
             buffer.set_line(place.x, place.y, &line, place.width);
         }
     }
-}
-
-/// Clears a place, frames it, and returns the inside without its margin.
-fn draw_box(title: &str, right: &str, theme: &Theme, area: Rect, buffer: &mut Buffer) -> Rect {
-    Clear.render(area, buffer);
-    let block = Block::bordered()
-        .border_set(theme.glyphs.focused_border)
-        .title(Line::styled(title.to_owned(), theme.title))
-        .title(Line::styled(right.to_owned(), theme.dim).right_aligned());
-    let inner = block.inner(area);
-    block.render(area, buffer);
-    Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner }
 }

@@ -1,0 +1,156 @@
+//! Drawing of the start screen: pure functions of the state and the theme into a buffer. No IO, no clock; only visible rows
+//! are touched.
+
+mod form;
+mod lists;
+mod profile;
+
+use ratatui::{
+    buffer::Buffer,
+    layout::{Constraint, Rect},
+    style::{Modifier, Style},
+    text::Span,
+    widgets::{Clear, Widget as _},
+};
+
+use super::{
+    edit::TextInput,
+    form::shell_line,
+    keys::{self, Context},
+    layout,
+    state::{Page, State},
+};
+use crate::ui::{
+    parts::{KeyList, add_keys, draw_box, draw_parts, draw_too_small, row},
+    text::{self, fit},
+    theme::Theme,
+};
+
+/// Draws one frame.
+///
+/// ```text
+/// header   gdrtune, its version, what this is
+/// the lists, the form or the profile
+/// command  what Enter runs, as it can be typed
+/// footer   keys
+/// ```
+pub(crate) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    Clear.render(area, buffer);
+    if layout::is_too_small(state.size) {
+        draw_too_small(state.size, "q quit", theme, area, buffer);
+        return;
+    }
+    match state.page {
+        Page::Lists => lists::draw(state, theme, buffer),
+        Page::Prompt => {
+            lists::draw(state, theme, buffer);
+            draw_prompt(state, theme, area, buffer);
+        }
+        Page::Form => form::draw(state, theme, buffer),
+        Page::Profile => profile::draw(state, theme, buffer),
+    }
+    if let Some(scroll) = state.help {
+        let scroll = u16::try_from(scroll).unwrap_or(u16::MAX);
+        key_list(state.page_contexts()).draw(scroll, theme, area, buffer);
+    }
+}
+
+fn key_list(contexts: &[Context]) -> KeyList {
+    KeyList::new(keys::bindings(contexts).map(|binding| (binding.key_names(), binding.help)))
+}
+
+/// The largest useful scroll of the help on a terminal of this size.
+pub(super) fn help_scroll_limit(size: (u16, u16), contexts: &[Context]) -> usize {
+    key_list(contexts).scroll_limit(size).into()
+}
+
+fn draw_header(title: &str, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    let name = Span::styled(concat!("gdrtune ", env!("CARGO_PKG_VERSION")), theme.title);
+    draw_parts(vec![name, Span::raw(format!(" {} {title}", theme.glyphs.dot))], area, buffer);
+}
+
+/// The keys, or what was said in their place.
+fn draw_footer(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    if let Some(notice) = &state.notice {
+        let notice = fit(notice, area.width.into(), theme.glyphs.ellipsis);
+        buffer.set_string(area.x, area.y, notice, theme.title);
+        return;
+    }
+    let mut parts = Vec::new();
+    let named = keys::bindings(state.contexts()).filter_map(|b| Some((b.keys.first()?.name(), b.footer?)));
+    add_keys(&mut parts, named, area.width, theme);
+    if let Some(last) = parts.last_mut() {
+        last.content = last.content.trim_end().to_owned().into();
+    }
+    draw_parts(parts, area, buffer);
+}
+
+/// A line of text with its cursor, which only what has the focus shows.
+fn draw_input(input: &TextInput, focused: bool, style: Style, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    if !focused {
+        buffer.set_string(area.x, area.y, fit(input.text(), area.width.into(), theme.glyphs.ellipsis), style);
+        return;
+    }
+    let (before, under, after) = input.window(area.width.into());
+    let cursor = style.add_modifier(Modifier::REVERSED);
+    let mut x = area.x;
+    for (part, style) in [(before, style), (under.as_str(), cursor), (after, style)] {
+        let room = area.right().saturating_sub(x);
+        (x, _) = buffer.set_stringn(x, area.y, part, room.into(), style);
+    }
+}
+
+/// A command line as it can be typed, broken between words so that it can also be copied.
+fn command_rows(words: &[String], columns: usize, n_rows: usize, theme: &Theme) -> Vec<String> {
+    let mut rows: Vec<String> = Vec::new();
+    // Room for the backslash that goes on.
+    let room = columns.saturating_sub(2);
+    for word in shell_line(words) {
+        match rows.last_mut() {
+            Some(row) if text::width(row) + 1 + text::width(&word) <= room => {
+                row.push(' ');
+                row.push_str(&word);
+            }
+            Some(_) => rows.push(format!("  {word}")),
+            None => rows.push(word),
+        }
+    }
+    let n_all = rows.len();
+    rows.truncate(n_rows);
+    let n_shown = rows.len();
+    for (index, row) in rows.iter_mut().enumerate() {
+        let goes_on = index + 1 < n_shown;
+        let tail = match (goes_on, n_shown < n_all) {
+            (true, _) => " \\",
+            (false, true) => theme.glyphs.ellipsis,
+            (false, false) => "",
+        };
+        *row = format!("{}{tail}", fit(row, columns.saturating_sub(text::width(tail)), theme.glyphs.ellipsis));
+    }
+    rows
+}
+
+/// ```text
+/// ┏ Open a profile ─────────────────────────┓
+/// ┃ path  tuned/profile.toml_               ┃
+/// ┃ ✗ read tuned/profile.toml: No such file ┃
+/// ┗━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━┛
+/// ```
+fn draw_prompt(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    let place = area.centered(Constraint::Length(area.width.min(76)), Constraint::Length(7));
+    let inner = draw_box(" Open a profile ", " Enter open, Esc back ", theme, place, buffer);
+    if let Some(line) = row(inner, 0) {
+        buffer.set_string(line.x, line.y, "path  ", theme.title);
+        let field = Rect { x: line.x + 6, width: line.width.saturating_sub(6), ..line };
+        draw_input(&state.prompt.input, true, Style::new(), theme, field, buffer);
+    }
+    let problem =
+        state.prompt.problem.as_ref().map(|problem| (format!("{} {problem}", theme.glyphs.failed), theme.bad));
+    let waiting = state.prompt.is_reading.then(|| (format!("{} reading it", theme.glyphs.waiting), theme.dim));
+    let hint = ("a profile.toml, or the folder of a run's files".to_owned(), theme.dim);
+    let (text, style) = problem.or(waiting).unwrap_or(hint);
+    for (index, line) in text::wrap(&text, inner.width.into()).iter().enumerate() {
+        let Some(place) = row(inner, index + 1) else { return };
+        buffer.set_stringn(place.x, place.y, line, place.width.into(), style);
+    }
+}
