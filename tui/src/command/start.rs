@@ -81,7 +81,7 @@ pub(crate) fn start() -> Result<Start, Failure> {
         StartEnd::Ended => Start::Leave(Exit::Interrupted),
         StartEnd::Go(words) => {
             // In the scroll-back, for the next time.
-            super::say(&start::shell_line(&words).join(" "));
+            super::say(&start::shell_line(&words));
             Start::Go(words)
         }
     })

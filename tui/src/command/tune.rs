@@ -294,7 +294,8 @@ fn base_config(
     }
 }
 
-/// How this process was asked for what it does in these words, `inputs` being what they name; of a run that goes on, how that was.
+/// How this process was asked for what it does in these words, `inputs` being what they name; of a run that goes on, how
+/// that was.
 ///
 /// # Errors
 /// Wrong use: a file that cannot be read, or is not what it was when the run began.

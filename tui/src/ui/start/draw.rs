@@ -5,6 +5,7 @@ mod form;
 mod lists;
 mod profile;
 
+use gdrtune_fleet::launcher::quote;
 use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Rect},
@@ -15,7 +16,7 @@ use ratatui::{
 
 use super::{
     edit::TextInput,
-    form::shell_line,
+    form::shell_word,
     keys::{self, Context},
     layout,
     state::{Page, State},
@@ -100,34 +101,51 @@ fn draw_input(input: &TextInput, focused: bool, style: Style, theme: &Theme, are
     }
 }
 
-/// A command line as it can be typed, broken between words so that it can also be copied.
+/// A command line as it can be typed, in rows that can also be copied: a backslash goes on in the next one. Words that are wider
+/// than a row are quoted in pieces.
 fn command_rows(words: &[String], columns: usize, n_rows: usize, theme: &Theme) -> Vec<String> {
-    let mut rows: Vec<String> = Vec::new();
-    // Room for the backslash that goes on.
+    let mut rows: Vec<String> = vec!["gdrtune".to_owned()];
+    // Room for the backslash and the blank before it.
     let room = columns.saturating_sub(2);
-    for word in shell_line(words) {
-        match rows.last_mut() {
-            Some(row) if text::width(row) + 1 + text::width(&word) <= room => {
+    for word in words {
+        for (index, piece) in pieces(word, room.saturating_sub(2)).iter().enumerate() {
+            let Some(row) = rows.last_mut() else { continue };
+            if index == 0 && text::width(row) + 1 + text::width(piece) <= room {
                 row.push(' ');
-                row.push_str(&word);
+                row.push_str(piece);
+                continue;
             }
-            Some(_) => rows.push(format!("  {word}")),
-            None => rows.push(word),
+            // The pieces of a word have nothing between them.
+            row.push_str(if index == 0 { " \\" } else { "\\" });
+            rows.push(if index == 0 { format!("  {piece}") } else { piece.clone() });
         }
     }
     let n_all = rows.len();
     rows.truncate(n_rows);
-    let n_shown = rows.len();
-    for (index, row) in rows.iter_mut().enumerate() {
-        let goes_on = index + 1 < n_shown;
-        let tail = match (goes_on, n_shown < n_all) {
-            (true, _) => " \\",
-            (false, true) => theme.glyphs.ellipsis,
-            (false, false) => "",
-        };
-        *row = format!("{}{tail}", fit(row, columns.saturating_sub(text::width(tail)), theme.glyphs.ellipsis));
+    if let Some(last) = rows.last_mut().filter(|_| n_rows < n_all) {
+        *last = fit(&format!("{last}{}", theme.glyphs.ellipsis), columns, theme.glyphs.ellipsis);
     }
     rows
+}
+
+/// A word as a shell takes it, in one piece if it is no wider than `columns`.
+fn pieces(word: &str, columns: usize) -> Vec<String> {
+    let whole = shell_word(word);
+    if text::width(&whole) <= columns {
+        return vec![whole];
+    }
+    let mut pieces = Vec::new();
+    let mut piece = String::new();
+    for c in word.chars() {
+        piece.push(c);
+        if columns < text::width(&quote(&piece)) && piece.len() > c.len_utf8() {
+            piece.pop();
+            pieces.push(quote(&piece));
+            piece = c.to_string();
+        }
+    }
+    pieces.push(quote(&piece));
+    pieces
 }
 
 /// ```text
@@ -152,5 +170,26 @@ fn draw_prompt(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     for (index, line) in text::wrap(&text, inner.width.into()).iter().enumerate() {
         let Some(place) = row(inner, index + 1) else { return };
         buffer.set_stringn(place.x, place.y, line, place.width.into(), style);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::{Charset, ThemeName};
+
+    #[test]
+    fn rows_of_a_command_line_can_be_copied() {
+        let theme = Theme::new(ThemeName::Base, Charset::Unicode);
+        let words = ["tune", "-w", "node[01-16],it's a long one,日本語日本語日本語日本語!", "", "--sizes", "1K-64M"]
+            .map(str::to_owned);
+        for columns in [12, 20, 30, 60, 200] {
+            let rows = command_rows(&words, columns, usize::MAX, &theme);
+            let all: Vec<String> = ["gdrtune".to_owned()].into_iter().chain(words.clone()).collect();
+            assert_eq!(shell_words::split(&rows.join("\n")).unwrap(), all, "{columns}: {rows:#?}");
+            assert!(rows.iter().all(|row| text::width(row) <= columns), "{columns}: {rows:#?}");
+        }
+        assert!(command_rows(&words, 20, 2, &theme)[1].ends_with('…'));
+        assert_eq!(command_rows(&words[..1], 20, 2, &theme), ["gdrtune tune"]);
     }
 }

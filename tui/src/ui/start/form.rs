@@ -120,6 +120,11 @@ impl FieldId {
         matches!(self, Self::Engine)
     }
 
+    /// Whether a recorded grid and a simulated cluster have a value of their own, which holds where none is written.
+    const fn is_of_bench(self) -> bool {
+        matches!(self, Self::Collectives | Self::Sizes)
+    }
+
     /// What the value must be besides what clap asks of it, by the parsers that read it later.
     fn check(self, text: &str) -> Result<(), String> {
         match self {
@@ -148,6 +153,8 @@ pub(crate) struct Field {
     pub(crate) input: TextInput,
     /// What holds where nothing else is written.
     pub(crate) default: String,
+    /// The option's default.
+    usual: String,
     /// The option's own help.
     pub(crate) help: String,
     /// What is wrong with the value.
@@ -244,17 +251,37 @@ impl Form {
     /// With every default but what `given` says.
     pub(crate) fn new(given: &[(FieldId, String)]) -> Self {
         let options = Options::read();
+        let of = |id: FieldId| given.iter().find(|(of, _)| *of == id).map(|(_, value)| value.as_str());
+        let engine = of(FieldId::Engine).unwrap_or(Engine::Native.name()).parse::<Engine>();
+        let is_real = engine.is_ok_and(Engine::is_real);
         let field = |id: FieldId| {
-            let (default, help) = options.of(id);
-            let value = given.iter().find(|(of, _)| *of == id).map_or(default.as_str(), |(_, value)| value);
-            let input = TextInput::new(value);
-            Field { id, input, checked: Some(default.clone()), default, help, problem: None }
+            let (usual, help) = options.of(id);
+            let default = if id.is_of_bench() && !is_real { String::new() } else { usual.clone() };
+            let input = TextInput::new(of(id).unwrap_or(&default));
+            Field { id, input, checked: Some(default.clone()), usual, default, help, problem: None }
         };
         let fields = FieldId::ALL.into_iter().map(field).collect();
         let focus = Focus::Field(FieldId::Engine);
         let mut form = Self { fields, focus, top: 0, verdict: Verdict::Asked, is_starting: false };
         form.check();
         form
+    }
+
+    /// Puts the defaults of this engine there, where nothing else was written.
+    fn change_engine(&mut self) {
+        let is_real = self.is_real();
+        for field in self.fields.iter_mut().filter(|field| field.id.is_of_bench()) {
+            let default = if is_real { field.usual.clone() } else { String::new() };
+            if field.is_default() {
+                field.input = TextInput::new(&default);
+            }
+            field.default = default;
+            field.checked = None;
+        }
+    }
+
+    fn is_real(&self) -> bool {
+        self.value(FieldId::Engine).parse::<Engine>().is_ok_and(Engine::is_real)
     }
 
     pub(crate) fn field(&self, id: FieldId) -> Option<&Field> {
@@ -269,11 +296,10 @@ impl Form {
     fn is_relevant(&self, id: FieldId) -> bool {
         let engine = self.value(FieldId::Engine);
         let is = |of: Engine| engine == of.name();
-        let is_real = engine.parse::<Engine>().is_ok_and(Engine::is_real);
         match id {
             FieldId::Cluster => is(Engine::Sim),
             FieldId::Grid => is(Engine::Replay),
-            FieldId::Hosts | FieldId::Site | FieldId::RanksPerNode => is_real,
+            FieldId::Hosts | FieldId::Site | FieldId::RanksPerNode => self.is_real(),
             FieldId::Collectives | FieldId::Sizes => self.value(FieldId::Workload).is_empty(),
             FieldId::Space => !is(Engine::Sim),
             _ => true,
@@ -321,6 +347,18 @@ impl Form {
         self.top = self.top.min(first).max((last + 1).saturating_sub(rows)).min(lines.len().saturating_sub(rows));
     }
 
+    /// What holds where the field is empty, if that is not nothing.
+    pub(crate) fn hint(&self, id: FieldId) -> &'static str {
+        match id {
+            FieldId::Collectives | FieldId::Sizes if self.value(FieldId::Engine) == Engine::Sim.name() => {
+                "those of the cluster file"
+            }
+            FieldId::Collectives | FieldId::Sizes => "those of the grid",
+            FieldId::Hosts => "the site file's, or the Slurm job's, or this machine",
+            _ => "",
+        }
+    }
+
     /// Edits the field that has the focus.
     pub(crate) fn edit(&mut self, edit: Edit) -> Outcome {
         let Focus::Field(id) = self.focus else { return Outcome::Shown };
@@ -360,7 +398,13 @@ impl Form {
         let Some(field) = self.fields.iter_mut().find(|field| field.id == id) else { return Outcome::Shown };
         let before = field.value().to_owned();
         change(&mut field.input);
-        if field.value() == before { Outcome::Shown } else { self.check() }
+        if field.value() == before {
+            return Outcome::Shown;
+        }
+        if id == FieldId::Engine {
+            self.change_engine();
+        }
+        self.check()
     }
 
     /// Checks what needs neither files nor hosts.
@@ -467,12 +511,16 @@ fn option_in(text: &str) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// A command line as a shell takes it; words that need no quotes have none.
-pub(crate) fn shell_line(words: &[String]) -> Vec<String> {
-    let is_plain =
-        |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "_-./:,@+%".contains(c));
-    let word = |word: &String| if is_plain(word) { word.clone() } else { quote(word) };
-    ["gdrtune".to_owned()].into_iter().chain(words.iter().map(word)).collect()
+/// A command line as a shell takes it.
+pub(crate) fn shell_line(words: &[String]) -> String {
+    let words = words.iter().map(|word| shell_word(word));
+    ["gdrtune".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// A word as a shell takes it, without quotes where it needs none.
+pub(super) fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:,@+%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) { word.to_owned() } else { quote(word) }
 }
 
 /// What the command line's definitions say of its options.

@@ -122,10 +122,10 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     Lists Bottom [char('G'), key(KeyCode::End)] None, "last line";
     Form Back [key(KeyCode::Esc)] Some("back"), "go back to the lists; the form stays as it is";
     Form Help [key(KeyCode::F(1))] Some("help"), "show this list";
-    Form Confirm [key(KeyCode::Enter)] Some("next, start"), "go to the next field; on [ start ]: start the run";
+    Form Confirm [key(KeyCode::Enter)] Some("next/start"), "go to the next field; on [ start ]: start the run";
     Form NextField [key(KeyCode::Tab), key(KeyCode::Down)] Some("next"), "next field";
-    Form PreviousField [key(KeyCode::BackTab), key(KeyCode::Up)] Some("before"), "field before";
     Form NextValue [key(KeyCode::PageDown)] Some("other value"), "next of the values or names that come along";
+    Form PreviousField [key(KeyCode::BackTab), key(KeyCode::Up)] Some("before"), "field before";
     Form PreviousValue [key(KeyCode::PageUp)] None, "the one before";
     Form Reset [control('r')] Some("reset"), "empty the form";
     Prompt Back [key(KeyCode::Esc)] Some("back"), "go back to the lists";

@@ -28,12 +28,15 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    pub(crate) fn of(size: (u16, u16)) -> Self {
+    /// Clusters take no more rows than there are, and leave the runs the most of a small screen.
+    pub(crate) fn of(size: (u16, u16), n_clusters: usize) -> Self {
         let area = Rect::new(0, 0, size.0, size.1);
+        let wanted = u16::try_from(n_clusters).unwrap_or(u16::MAX).saturating_add(TITLE_ROWS);
+        let cluster_rows = wanted.min(size.1 * 2 / 5).max(5);
         let [header, runs, clusters, command, footer] = Split::vertical([
             Constraint::Length(1),
             Constraint::Fill(1),
-            Constraint::Length((size.1 * 2 / 5).max(5)),
+            Constraint::Length(cluster_rows),
             Constraint::Length(1),
             Constraint::Length(1),
         ])

@@ -10,6 +10,8 @@ mod keys;
 mod layout;
 mod profile;
 mod state;
+#[cfg(test)]
+mod tests;
 mod update;
 
 use std::{io, time::Duration};

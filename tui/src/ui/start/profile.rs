@@ -6,7 +6,7 @@ use gdrtune_profiles::{
     size::Size,
 };
 
-use crate::ui::text::{microseconds, ratio};
+use crate::ui::text::{microseconds, ratio, width, wrap};
 
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) enum LineKind {
     Dim,
 }
 
-/// One line; longer than the screen is wide, maybe.
+/// One line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PageLine {
     pub(crate) kind: LineKind,
@@ -44,16 +44,33 @@ impl ProfilePage {
         page
     }
 
+    /// The lines of the page, those that are wider than `columns` broken.
+    pub(crate) fn wrapped(&self, columns: usize) -> Vec<PageLine> {
+        let pieces = |line: &PageLine| {
+            if width(&line.text) <= columns {
+                return vec![line.text.clone()];
+            }
+            let n_blanks = line.text.len() - line.text.trim_start().len();
+            let indent = |index: usize| " ".repeat(if index == 0 { n_blanks } else { n_blanks + 2 });
+            let parts = wrap(&line.text, columns.saturating_sub(n_blanks + 2));
+            parts.iter().enumerate().map(|(index, part)| format!("{}{part}", indent(index))).collect()
+        };
+        let of = |line: &PageLine| {
+            pieces(line).into_iter().map(|text| PageLine { kind: line.kind, text }).collect::<Vec<_>>()
+        };
+        self.lines.iter().flat_map(of).collect()
+    }
+
     fn add(&mut self, kind: LineKind, text: impl Into<String>) {
         self.lines.push(PageLine { kind, text: text.into() });
     }
 
     fn head(&mut self, profile: &Profile, odd: &[String]) {
         for label in labels(profile) {
-            self.add(LineKind::Warning, label);
+            self.add(LineKind::Warning, format!("! {label}"));
         }
         for text in profile.run.notes.iter().chain(odd) {
-            self.add(LineKind::Warning, text.clone());
+            self.add(LineKind::Warning, format!("! {text}"));
         }
         let baseline = match profile.run.baseline {
             Baseline::Site => "the site's environment",
@@ -69,6 +86,8 @@ impl ProfilePage {
     }
 
     fn environment(&mut self, profile: &Profile) {
+        self.add(LineKind::Plain, "");
+        self.add(LineKind::Dim, "evidence: speed-up with its 90 % interval, how sure it is, processes per arm");
         self.add(LineKind::Plain, "");
         self.add(LineKind::Title, format!("Environment ({})", profile.env.len()));
         if profile.env.is_empty() {
@@ -102,20 +121,14 @@ impl ProfilePage {
             let shape = format!("{} nodes, {} ranks", rule.nodes, rule.ranks);
             let choice = rule.choice();
             self.add(LineKind::Plain, format!("{:<13} {sizes:<16} {choice:<20} {shape}", rule.collective.name()));
-            let times = format!("{} us to {} us", microseconds(rule.default_us), microseconds(rule.tuned_us));
-            self.add(LineKind::Dim, format!("  {times}: {}", evidence(&rule.speedup)));
+            let times = format!("{} to {} us", microseconds(rule.default_us), microseconds(rule.tuned_us));
+            self.add(LineKind::Dim, format!("  {times}, {}", evidence(&rule.speedup)));
         }
     }
 }
 
-/// `1.21x (90 % interval 1.17x to 1.25x), P(faster) 100.0 %, 9 processes per arm`.
+/// `1.21x [1.17-1.25], P(faster) 100.0 %, 9 per arm`.
 fn evidence(speedup: &Speedup) -> String {
-    format!(
-        "{} (90 % interval {} to {}), P(faster) {:.1} %, {} processes per arm",
-        ratio(speedup.median),
-        ratio(speedup.low),
-        ratio(speedup.high),
-        speedup.p_faster * 100.0,
-        speedup.repeats
-    )
+    let Speedup { median, low, high, p_faster, repeats } = speedup;
+    format!("{} [{low:.2}-{high:.2}], P(faster) {:.1} %, {repeats} per arm", ratio(*median), p_faster * 100.0)
 }

@@ -7,7 +7,7 @@ use super::{
     form::{FieldId, Form},
     keys::Context,
     layout,
-    profile::ProfilePage,
+    profile::{PageLine, ProfilePage},
 };
 use crate::ui::{Colour, ThemeName};
 
@@ -186,8 +186,25 @@ pub(crate) struct Prompt {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Shown {
     pub(crate) page: ProfilePage,
+    /// Its lines, wrapped for the width of the screen.
+    pub(crate) lines: Vec<PageLine>,
     /// First line.
     pub(crate) top: usize,
+}
+
+impl Shown {
+    /// From its beginning.
+    pub(crate) fn new(page: ProfilePage, columns: u16) -> Self {
+        let mut shown = Self { page, lines: Vec::new(), top: 0 };
+        shown.fit(columns);
+        shown
+    }
+
+    /// Wraps it for another width.
+    pub(crate) fn fit(&mut self, columns: u16) {
+        self.lines = self.page.wrapped(columns.into());
+        self.top = self.top.min(self.lines.len().saturating_sub(1));
+    }
 }
 
 /// The state.
@@ -229,6 +246,11 @@ impl State {
             profile: None,
             notice: None,
         }
+    }
+
+    /// Where the lists lie.
+    pub(crate) fn lists_layout(&self) -> layout::Lists {
+        layout::Lists::of(self.size, self.clusters.rows.len())
     }
 
     /// Where keys are read now.

@@ -24,6 +24,9 @@ pub(crate) fn update(state: &mut State, input: Input) -> Vec<Effect> {
         Input::Mouse(event) => take_mouse(state, event),
         Input::Resize(columns, rows) => {
             state.size = (columns, rows);
+            if let Some(shown) = &mut state.profile {
+                shown.fit(columns);
+            }
             vec![Effect::Redraw]
         }
         Input::Stock(stock) => take_stock(state, *stock),
@@ -43,7 +46,7 @@ pub(crate) fn update(state: &mut State, input: Input) -> Vec<Effect> {
 fn settle(state: &mut State) -> bool {
     let tops = |state: &State| (state.runs.top, state.clusters.top, state.form.top);
     let before = tops(state);
-    let lists = layout::Lists::of(state.size);
+    let lists = state.lists_layout();
     state.runs.settle(usize::from(lists.run_rows().height));
     state.clusters.settle(usize::from(lists.cluster_rows().height));
     state.form.scroll_to_focus(usize::from(layout::Form::of(state.size).fields.height));
@@ -65,7 +68,7 @@ fn opened(state: &mut State, result: Result<super::profile::ProfilePage, String>
     state.prompt.is_reading = false;
     match result {
         Ok(page) => {
-            state.profile = Some(Shown { page, top: 0 });
+            state.profile = Some(Shown::new(page, state.size.0));
             state.page = Page::Profile;
         }
         Err(problem) => state.prompt.problem = Some(problem),
@@ -222,14 +225,14 @@ fn follow(outcome: Outcome) -> Vec<Effect> {
 
 /// Moves the cursor of a list, or scrolls what has none.
 fn move_by(state: &mut State, action: Action) {
-    let lists = layout::Lists::of(state.size);
+    let lists = state.lists_layout();
     let help_limit = draw::help_scroll_limit(state.size, state.page_contexts());
     let (place, last, rows) = match (&mut state.help, state.page, state.focus) {
         (Some(scroll), ..) => (scroll, help_limit, 1),
         (None, Page::Profile, _) => {
             let Some(shown) = &mut state.profile else { return };
             let rows = usize::from(layout::Profile::of(state.size).rows().height);
-            (&mut shown.top, shown.page.lines.len().saturating_sub(rows), rows)
+            (&mut shown.top, shown.lines.len().saturating_sub(rows), rows)
         }
         (None, _, Panel::Runs) => {
             (&mut state.runs.cursor, state.runs.rows.len().saturating_sub(1), lists.run_rows().height.into())
@@ -285,7 +288,7 @@ fn wheel(state: &mut State, at: Position, action: Action) -> Vec<Effect> {
 
 /// The list under the mouse gets the focus.
 fn focus_at(state: &mut State, at: Position) {
-    let lists = layout::Lists::of(state.size);
+    let lists = state.lists_layout();
     for (panel, place) in [(Panel::Runs, lists.runs), (Panel::Clusters, lists.clusters)] {
         if place.contains(at) {
             state.focus = panel;
@@ -297,7 +300,7 @@ fn click(state: &mut State, at: Position) -> Vec<Effect> {
     match state.page {
         Page::Lists => {
             focus_at(state, at);
-            let lists = layout::Lists::of(state.size);
+            let lists = state.lists_layout();
             if let Some(row) = row_at(lists.run_rows(), at, state.runs.top) {
                 state.runs.cursor = row;
             }

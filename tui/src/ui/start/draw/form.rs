@@ -1,12 +1,13 @@
 //! The form of a new run.
 
+use gdrtune_profiles::vocab::Engine;
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
 use super::{command_rows, draw_footer, draw_header, draw_input};
 use crate::ui::{
     parts::{draw_panel, row},
     start::{
-        form::{Field, Focus, Line, Verdict},
+        form::{Field, FieldId, Focus, Line, Verdict},
         layout,
         state::State,
     },
@@ -35,6 +36,7 @@ const LABEL_COLUMNS: u16 = 16;
 pub(super) fn draw(state: &State, theme: &Theme, buffer: &mut Buffer) {
     let layout = layout::Form::of(state.size);
     draw_header("new run", theme, layout.header, buffer);
+    draw_badge(state, theme, layout.header, buffer);
     let form = &state.form;
     let lines = form.lines();
     for (index, line) in lines.iter().skip(form.top).enumerate() {
@@ -43,7 +45,7 @@ pub(super) fn draw(state: &State, theme: &Theme, buffer: &mut Buffer) {
             Line::Field(id) => {
                 let focused = form.focus == Focus::Field(*id);
                 if let Some(field) = form.field(*id) {
-                    draw_field(field, focused, theme, place, buffer);
+                    draw_field(field, form.hint(*id), focused, theme, place, buffer);
                 }
             }
             Line::Problem(id) => {
@@ -76,13 +78,24 @@ pub(super) fn draw(state: &State, theme: &Theme, buffer: &mut Buffer) {
     draw_footer(state, theme, layout.footer, buffer);
 }
 
+/// Says at the right end that nothing will be measured, where that is so.
+fn draw_badge(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    let engine = state.form.field(FieldId::Engine).and_then(|field| field.value().parse::<Engine>().ok());
+    let badge = match engine {
+        Some(Engine::Sim) => " SIMULATED ",
+        Some(Engine::Replay) => " REPLAYED ",
+        _ => return,
+    };
+    buffer.set_string(area.right().saturating_sub(badge.len() as u16), area.y, badge, theme.badge);
+}
+
 fn draw_mark(focused: bool, theme: &Theme, place: Rect, buffer: &mut Buffer) {
     if focused {
         buffer.set_string(place.x, place.y, theme.glyphs.arrow, theme.title);
     }
 }
 
-fn draw_field(field: &Field, focused: bool, theme: &Theme, place: Rect, buffer: &mut Buffer) {
+fn draw_field(field: &Field, hint: &str, focused: bool, theme: &Theme, place: Rect, buffer: &mut Buffer) {
     draw_mark(focused, theme, place, buffer);
     let label = if focused { theme.title } else { Style::new() };
     buffer.set_string(place.x + MARK_COLUMNS, place.y, field.id.label(), label);
@@ -92,7 +105,8 @@ fn draw_field(field: &Field, focused: bool, theme: &Theme, place: Rect, buffer: 
         return draw_choice(field, focused, theme, value, buffer);
     }
     if field.input.text().is_empty() && !focused {
-        buffer.set_string(value.x, value.y, theme.glyphs.dot, theme.dim);
+        let hint = format!("{} {hint}", theme.glyphs.dot);
+        buffer.set_string(value.x, value.y, fit(hint.trim_end(), value.width.into(), theme.glyphs.ellipsis), theme.dim);
         return;
     }
     draw_input(&field.input, focused, Style::new(), theme, value, buffer);
@@ -112,19 +126,22 @@ fn draw_choice(field: &Field, focused: bool, theme: &Theme, place: Rect, buffer:
     }
 }
 
-/// What the field is that has the focus.
+/// What the field is that has the focus, or all that is wrong with it.
 fn draw_help(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-    let text = match state.form.focus {
-        Focus::Start => "Enter runs the command below; its own screen opens",
-        Focus::Field(id) => state.form.field(id).map_or("", |field| field.help.as_str()),
+    let (text, style) = match state.form.focus {
+        Focus::Start => ("Enter runs the command below; its own screen opens", theme.dim),
+        Focus::Field(id) => match state.form.field(id) {
+            Some(Field { problem: Some(problem), .. }) => (problem.as_str(), theme.bad),
+            field => (field.map_or("", |field| field.help.as_str()), theme.dim),
+        },
     };
+    let ellipsis = theme.glyphs.ellipsis;
     let lines = wrap(text, area.width.into());
     for (index, line) in lines.iter().enumerate() {
         let Some(place) = row(area, index) else { return };
         let is_cut = index + 1 == usize::from(area.height) && index + 1 < lines.len();
-        let ellipsis = theme.glyphs.ellipsis;
-        let shown = if is_cut { fit(&format!("{line}{ellipsis}"), area.width.into(), ellipsis) } else { line.clone() };
-        buffer.set_string(place.x, place.y, shown, theme.dim);
+        let line = if is_cut { format!("{line} {ellipsis}") } else { line.clone() };
+        buffer.set_string(place.x, place.y, fit(&line, area.width.into(), ellipsis), style);
     }
 }
 

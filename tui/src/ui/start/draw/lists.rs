@@ -33,7 +33,7 @@ const RANKS_FROM: u16 = 72;
 /// q quit  ? help …
 /// ```
 pub(super) fn draw(state: &State, theme: &Theme, buffer: &mut Buffer) {
-    let layout = Lists::of(state.size);
+    let layout = state.lists_layout();
     draw_header("what shall be tuned?", theme, layout.header, buffer);
     draw_runs(state, theme, layout, buffer);
     draw_clusters(state, theme, layout, buffer);

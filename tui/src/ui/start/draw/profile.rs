@@ -25,7 +25,7 @@ pub(super) fn draw(state: &State, theme: &Theme, buffer: &mut Buffer) {
     draw_header("profile", theme, layout.header, buffer);
     draw_footer(state, theme, layout.footer, buffer);
     let Some(shown) = &state.profile else { return };
-    let (lines, n_rows) = (&shown.page.lines, usize::from(layout.rows().height));
+    let (lines, n_rows) = (&shown.lines, usize::from(layout.rows().height));
     let last = (shown.top + n_rows).min(lines.len());
     let part = format!("{}-{last} of {}", shown.top + 1, lines.len());
     let room = usize::from(layout.page.width).saturating_sub(8 + part.len());
@@ -33,13 +33,12 @@ pub(super) fn draw(state: &State, theme: &Theme, buffer: &mut Buffer) {
     let inner = draw_panel(true, &title, &part, theme, layout.page, buffer);
     for (index, line) in lines.iter().skip(shown.top).enumerate() {
         let Some(place) = row(inner, index) else { return };
-        let (style, symbol) = match line.kind {
-            LineKind::Title => (theme.title, ""),
-            LineKind::Warning => (theme.warn, theme.glyphs.alert),
-            LineKind::Plain => (Style::new(), ""),
-            LineKind::Dim => (theme.dim, ""),
+        let style = match line.kind {
+            LineKind::Title => theme.title,
+            LineKind::Warning => theme.warn,
+            LineKind::Plain => Style::new(),
+            LineKind::Dim => theme.dim,
         };
-        let text = if symbol.is_empty() { line.text.clone() } else { format!("{symbol} {}", line.text) };
-        buffer.set_string(place.x, place.y, fit(&text, place.width.into(), theme.glyphs.ellipsis), style);
+        buffer.set_string(place.x, place.y, fit(&line.text, place.width.into(), theme.glyphs.ellipsis), style);
     }
 }
