@@ -19,14 +19,18 @@ use tokio::{
 
 pub(crate) mod attach;
 mod draw;
+mod export;
+mod filter;
 mod ingest;
 mod keys;
 mod layout;
+mod line_edit;
 mod parts;
 pub(crate) mod replay;
 mod run;
 pub(crate) mod start;
 mod state;
+mod tabs;
 mod terminal;
 mod text;
 mod theme;
@@ -95,6 +99,8 @@ pub(crate) enum UiEnd {
     Left,
     /// The user left a run that had not ended yet: the third Ctrl-C.
     Abandoned,
+    /// The run has stopped here, to go on in the background.
+    Detached,
     /// SIGTERM: the run may still be going.
     Terminated,
     /// The terminal is gone (SIGHUP, or it cannot be read or written): the run may still be going.
@@ -168,6 +174,9 @@ impl Session {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut next_frame = tokio::time::Instant::now();
         loop {
+            if self.state.is_detached() {
+                return Ok(UiEnd::Detached);
+            }
             let now = tokio::time::Instant::now();
             if self.dirty && next_frame <= now {
                 self.draw(screen, charset)?;
@@ -226,6 +235,12 @@ impl Session {
                             // A player that is gone has panicked, which ends the UI.
                             player.send(play).ok();
                         }
+                    }
+                    Effect::Copy(text) => screen.copy(&text)?,
+                    Effect::Export(export) => {
+                        let done = export::write(&export);
+                        update::update(&mut self.state, Input::Done(done));
+                        self.dirty = true;
                     }
                     Effect::Quit if self.state.may_leave() => return Ok(UiEnd::Left),
                     Effect::Quit => return Ok(UiEnd::Abandoned),

@@ -9,7 +9,7 @@ use ratatui::{
     widgets::{Block, Borders, Clear, Paragraph, Widget as _},
 };
 
-use super::{layout::MIN_SIZE, text, theme::Theme};
+use super::{layout::MIN_SIZE, line_edit::LineEdit, text, theme::Theme};
 
 /// Columns of the key names in the help.
 const KEY_COLUMNS: usize = 16;
@@ -113,25 +113,47 @@ pub(super) fn draw_box(title: &str, right: &str, theme: &Theme, area: Rect, buff
     Rect { x: inner.x + 1, width: inner.width.saturating_sub(2), ..inner }
 }
 
-/// Keys and what they do.
-pub(super) struct KeyList(Vec<(String, &'static str)>);
+/// The part of a line that is typed which fits into so many columns, with the cursor.
+pub(super) fn line_spans(line: &LineEdit, columns: usize, theme: &Theme) -> [Span<'static>; 3] {
+    let (before, behind) = line.split();
+    let (under, rest) = behind.split_at(behind.chars().next().map_or(0, char::len_utf8));
+    let under = if under.is_empty() { theme.glyphs.text_cursor } else { under };
+    // Of a line that is too long, the part around the cursor is shown.
+    let room = columns.saturating_sub(text::width(under));
+    let mut start = before;
+    while room < text::width(start) {
+        start = start.get(start.chars().next().map_or(0, char::len_utf8)..).unwrap_or_default();
+    }
+    let rest = text::fit(rest, room.saturating_sub(text::width(start)), "");
+    [Span::raw(start.to_owned()), Span::styled(under.to_owned(), theme.selected), Span::raw(rest)]
+}
+
+/// Keys and what they do, under headings.
+#[derive(Default)]
+pub(super) struct KeyList(Vec<(&'static str, Vec<(String, &'static str)>)>);
 
 impl KeyList {
-    /// Of the keys' names and their sentences.
-    pub(super) fn new(entries: impl Iterator<Item = (String, &'static str)>) -> Self {
-        Self(entries.collect())
+    /// Adds a key under a heading; headings come in the order of their first keys.
+    pub(super) fn add(&mut self, heading: &'static str, names: String, help: &'static str) {
+        match self.0.iter_mut().find(|section| section.0 == heading) {
+            Some(section) => section.1.push((names, help)),
+            None => self.0.push((heading, vec![(names, help)])),
+        }
     }
 
-    /// The lines, wrapped.
+    /// The lines, wrapped. Those of headings have no second part.
     fn lines(&self, columns: usize) -> Vec<(&str, String)> {
         let help_columns = columns.saturating_sub(KEY_COLUMNS + 1);
-        let wrapped = self.0.iter().map(|(names, help)| (names, text::wrap(help, help_columns)));
-        wrapped
-            .flat_map(|(names, parts)| {
-                let named = parts.into_iter().enumerate();
-                named.map(move |(index, part)| (if index == 0 { names.as_str() } else { "" }, part))
-            })
-            .collect()
+        let mut lines = Vec::new();
+        for (heading, keys) in &self.0 {
+            lines.push((*heading, String::new()));
+            for (names, help) in keys {
+                for (index, part) in text::wrap(help, help_columns).into_iter().enumerate() {
+                    lines.push((if index == 0 { names.as_str() } else { "" }, part));
+                }
+            }
+        }
+        lines
     }
 
     fn area(&self, size: (u16, u16)) -> Rect {
@@ -150,7 +172,9 @@ impl KeyList {
 
     /// ```text
     /// ┏ Keys ──────────────────── ? Esc close ┓
-    /// ┃ q              leave; asks first …    ┃
+    /// ┃ This view                             ┃
+    /// ┃ Enter          show the trial in …    ┃
+    /// ┃ Everywhere                            ┃
     /// ┃ ? F1           show this list         ┃
     /// ┗───────────────────────────────────────┛
     /// ```
@@ -162,7 +186,8 @@ impl KeyList {
         let lines = self.lines(usize::from(inner.width));
         for (index, (names, help)) in lines.iter().skip(usize::from(scroll.min(limit))).enumerate() {
             let Some(place) = row(inner, index) else { return };
-            buffer.set_stringn(place.x, place.y, names, KEY_COLUMNS, theme.key);
+            let style = if help.is_empty() { theme.dim } else { theme.key };
+            buffer.set_stringn(place.x, place.y, names, usize::from(place.width).min(KEY_COLUMNS * 2), style);
             let columns = usize::from(place.width).saturating_sub(KEY_COLUMNS + 1);
             buffer.set_stringn(place.x + KEY_COLUMNS as u16 + 1, place.y, help, columns, Style::new());
         }

@@ -11,7 +11,7 @@ use gdrtune_profiles::vocab::Point;
 use rusqlite::{Connection, TransactionBehavior, params};
 
 use crate::{
-    event::{Decision, Event, Invocation, RunEnd, TrialResult},
+    event::{Decision, Event, Invocation, RunEnd},
     store::{self, StoredRun},
 };
 
@@ -244,7 +244,7 @@ fn insert(connection: &Connection, name: &str, run: &StoredRun) -> rusqlite::Res
             Event::Invoked(invocation) => digest.invocation = Some(invocation),
             Event::Trial(trial) => {
                 digest.trials += 1;
-                digest.failed += i64::from(matches!(trial.result, TrialResult::Failed { .. }));
+                digest.failed += i64::from(trial.result.has_failed());
             }
             Event::Verdict { point, speedup, default_us, tuned_us, decision, .. } => {
                 digest.verdicts.insert((shape, *point), (*decision, speedup.median));

@@ -2,11 +2,11 @@
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style, text::Span};
 
-use super::draw_parts;
+use super::{draw_parts, draw_right};
 use crate::ui::{
     keys,
-    parts::add_keys,
-    state::{Playback, State},
+    parts::{add_keys, line_spans},
+    state::{Asks, Overlay, Playback, Prompt, State},
     text,
     theme::Theme,
 };
@@ -17,6 +17,10 @@ use crate::ui::{
 /// ```
 /// Keys are dropped from the right when the line is too narrow; a notice takes their place until the next key.
 pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    if let Some(Overlay::Prompt(prompt)) = &state.view.overlay {
+        draw_prompt(prompt, theme, area, buffer);
+        return;
+    }
     let mut parts: Vec<Span<'_>> = Vec::new();
     if let Some(frozen) = &state.view.frozen {
         parts.push(Span::styled(" DISPLAY FROZEN ", theme.badge));
@@ -26,10 +30,14 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
     if let Some(playback) = &state.control.playback {
         parts.push(Span::styled(format!("{}  ", position(state.shown_elapsed_ms(), playback)), theme.title));
     }
-    if let Some(notice) = state.view.notice {
+    if let Some(notice) = &state.view.notice {
+        let used: usize = parts.iter().map(Span::width).sum();
+        let room = usize::from(area.width).saturating_sub(used);
+        let notice = text::fit(&text::one_line(notice), room, theme.glyphs.ellipsis);
         parts.push(Span::styled(notice, theme.title));
     } else {
-        let useful = keys::bindings(state.contexts()).filter(|b| b.is_useful(state.run.summary.is_over()));
+        let contexts = state.contexts();
+        let useful = keys::footer(&contexts).filter(|b| b.is_useful(state.run.summary.is_over()));
         let named = useful.filter_map(|binding| Some((binding.keys.first()?.name(), binding.footer?)));
         add_keys(&mut parts, named, area.width, theme);
     }
@@ -44,4 +52,36 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
 fn position(elapsed_ms: u64, playback: &Playback) -> String {
     let share = elapsed_ms.min(playback.total_ms) as f64 / playback.total_ms.max(1) as f64;
     format!("{:3.0} % at {}", share * 100.0, playback.speed)
+}
+
+/// ```text
+/// filter: ring ll▏                                       Enter done  Esc cancel
+/// ```
+/// What is wrong with the line takes the place of the keys.
+fn draw_prompt(prompt: &Prompt, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    buffer.set_style(area, Style::new());
+    let asks = match prompt.asks {
+        Asks::Filter => "filter, ! in front shows the others: ",
+        Asks::Pin => "pin KNOB=VALUE (KNOB= unset, KNOB alone unpins): ",
+        Asks::Budget => "add time or trials (90s, 5m, 200 trials): ",
+    };
+    let room = usize::from(area.width).saturating_sub(text::width(asks));
+    let mut parts = vec![Span::styled(asks, theme.dim)];
+    parts.extend(line_spans(&prompt.line, room, theme));
+    let used = draw_parts(parts, area, buffer);
+    let right = prompt.error.as_ref().map_or_else(
+        || {
+            vec![
+                Span::styled("Enter", theme.key),
+                Span::styled(" done  ", theme.dim),
+                Span::styled("Esc", theme.key),
+                Span::styled(" cancel", theme.dim),
+            ]
+        },
+        |error| {
+            let room = usize::from(area.width.saturating_sub(used + 2));
+            vec![Span::styled(text::fit(&text::one_line(error), room, theme.glyphs.ellipsis), theme.bad)]
+        },
+    );
+    draw_right(right, used, area, buffer);
 }

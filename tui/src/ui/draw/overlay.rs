@@ -10,31 +10,40 @@ use super::row;
 use crate::ui::{
     keys::{self, Context},
     parts::{KeyList, draw_box},
-    state::{Question, Source},
+    state::{Question, State},
     theme::Theme,
 };
 
-/// The keys of the main screen.
-fn key_list(source: Source) -> KeyList {
-    KeyList::new(keys::bindings(Context::main(source)).map(|binding| (binding.key_names(), binding.help)))
+/// The keys under a heading for each kind, those of the present view first.
+fn key_list(state: &State) -> KeyList {
+    let mut list = KeyList::default();
+    for context in Context::of(state.control.source, state.view.tab) {
+        for binding in keys::bindings(&[context]) {
+            list.add(context.heading(), binding.key_names(), binding.help);
+        }
+    }
+    list
 }
 
-/// The largest useful scroll of the help on a terminal of this size.
-pub(crate) fn help_scroll_limit(size: (u16, u16), source: Source) -> u16 {
-    key_list(source).scroll_limit(size)
+/// The largest useful scroll of the help.
+pub(crate) fn help_scroll_limit(state: &State) -> u16 {
+    key_list(state).scroll_limit(state.view.size)
 }
 
 /// Draws the list of keys.
-pub(super) fn draw_help(scroll: u16, source: Source, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-    key_list(source).draw(scroll, theme, area, buffer);
+pub(super) fn draw_help(state: &State, scroll: u16, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    key_list(state).draw(scroll, theme, area, buffer);
 }
 
 /// A question and what follows from yes.
 pub(super) const fn question_text(question: Question) -> (&'static str, [&'static str; 2]) {
     match question {
-        Question::Stop => (
-            "Stop the run?",
-            ["It ends after the current trials. Nothing new is", "written; all trials stay in the run store."],
+        Question::Leave => (
+            "Leave the run?",
+            [
+                "Detached, it goes on in the background. Stopped, it",
+                "ends after its trials, which stay in the run store.",
+            ],
         ),
         Question::Finish => (
             "Finish the search now?",
@@ -44,23 +53,22 @@ pub(super) const fn question_text(question: Question) -> (&'static str, [&'stati
 }
 
 /// ```text
-/// ┏ Stop the run? ────────────────────────────────────┓
-/// ┃ It ends after the current trials. Nothing new is  ┃
-/// ┃ written; all trials stay in the run store.        ┃
+/// ┏ Leave the run? ───────────────────────────────────┓
+/// ┃ Detached, it goes on in the background. Stopped …  ┃
 /// ┃                                                   ┃
-/// ┃ y yes   N no (Enter)                              ┃
+/// ┃ d detach   s stop   C cancel (Enter)              ┃
 /// ┗───────────────────────────────────────────────────┛
 /// ```
 pub(super) fn draw_question(question: Question, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     let (title, lines) = question_text(question);
     let place = area.centered(Constraint::Length(55), Constraint::Length(6));
     let inner = draw_box(&format!(" {title} "), "", theme, place, buffer);
-    let answers = Line::from(vec![
-        Span::styled("y", theme.key),
-        Span::raw(" yes   "),
-        Span::styled("N", theme.key),
-        Span::raw(" no (Enter)"),
-    ]);
+    let answers: &[(&str, &str)] = match question {
+        Question::Leave => &[("d", " detach   "), ("s", " stop   "), ("C", " cancel (Enter)")],
+        Question::Finish => &[("y", " yes   "), ("N", " no (Enter)")],
+    };
+    let answer = |(key, word): &(&'static str, &'static str)| [Span::styled(*key, theme.key), Span::raw(*word)];
+    let answers = Line::from(answers.iter().flat_map(answer).collect::<Vec<_>>());
     let lines = lines.into_iter().map(Line::raw).chain([Line::default(), answers]);
     for (index, line) in lines.enumerate() {
         if let Some(place) = row(inner, index) {

@@ -9,20 +9,18 @@ use gdrtune_fleet::launcher::quote;
 use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Rect},
-    style::{Modifier, Style},
     text::Span,
     widgets::{Clear, Widget as _},
 };
 
 use super::{
-    edit::TextInput,
     form::shell_word,
     keys::{self, Context},
     layout,
     state::{Page, State},
 };
 use crate::ui::{
-    parts::{KeyList, add_keys, draw_box, draw_parts, draw_too_small, row},
+    parts::{KeyList, add_keys, draw_box, draw_parts, draw_too_small, line_spans, row},
     text::{self, fit},
     theme::Theme,
 };
@@ -57,7 +55,11 @@ pub(crate) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
 }
 
 fn key_list(contexts: &[Context]) -> KeyList {
-    KeyList::new(keys::bindings(contexts).map(|binding| (binding.key_names(), binding.help)))
+    let mut list = KeyList::default();
+    for binding in keys::bindings(contexts) {
+        list.add(binding.context.heading(), binding.key_names(), binding.help);
+    }
+    list
 }
 
 /// The largest useful scroll of the help on a terminal of this size.
@@ -84,21 +86,6 @@ fn draw_footer(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
         last.content = last.content.trim_end().to_owned().into();
     }
     draw_parts(parts, area, buffer);
-}
-
-/// A line of text with its cursor, which only what has the focus shows.
-fn draw_input(input: &TextInput, focused: bool, style: Style, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-    if !focused {
-        buffer.set_string(area.x, area.y, fit(input.text(), area.width.into(), theme.glyphs.ellipsis), style);
-        return;
-    }
-    let (before, under, after) = input.window(area.width.into());
-    let cursor = style.add_modifier(Modifier::REVERSED);
-    let mut x = area.x;
-    for (part, style) in [(before, style), (under.as_str(), cursor), (after, style)] {
-        let room = area.right().saturating_sub(x);
-        (x, _) = buffer.set_stringn(x, area.y, part, room.into(), style);
-    }
 }
 
 /// A command line as it can be typed, in rows that can also be copied: a backslash goes on in the next one. Words that are wider
@@ -160,7 +147,7 @@ fn draw_prompt(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     if let Some(line) = row(inner, 0) {
         buffer.set_string(line.x, line.y, "path  ", theme.title);
         let field = Rect { x: line.x + 6, width: line.width.saturating_sub(6), ..line };
-        draw_input(&state.prompt.input, true, Style::new(), theme, field, buffer);
+        draw_parts(line_spans(&state.prompt.input, field.width.into(), theme).to_vec(), field, buffer);
     }
     let problem =
         state.prompt.problem.as_ref().map(|problem| (format!("{} {problem}", theme.glyphs.failed), theme.bad));

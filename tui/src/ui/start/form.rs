@@ -19,8 +19,10 @@ use gdrtune_profiles::{
 };
 use gdrtune_tuner::sim::Cluster;
 
-use super::edit::{Edit, TextInput};
-use crate::cli::Cli;
+use crate::{
+    cli::Cli,
+    ui::line_edit::{Edit, LineEdit},
+};
 
 /// Steps between the sizes of a range where the form checks them; another factor makes no other text wrong.
 const ANY_FACTOR: u64 = 2;
@@ -150,7 +152,7 @@ fn split(text: &str) -> Result<Vec<String>, String> {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Field {
     pub(crate) id: FieldId,
-    pub(crate) input: TextInput,
+    pub(crate) input: LineEdit,
     /// What holds where nothing else is written.
     pub(crate) default: String,
     /// The option's default.
@@ -257,7 +259,9 @@ impl Form {
         let field = |id: FieldId| {
             let (usual, help) = options.of(id);
             let default = if id.is_of_bench() && !is_real { String::new() } else { usual.clone() };
-            let input = TextInput::new(of(id).unwrap_or(&default));
+            // An earlier run's words may hold what a terminal takes for commands.
+            let value: String = of(id).unwrap_or(&default).chars().filter(|c| !c.is_control()).collect();
+            let input = LineEdit::new(value);
             Field { id, input, checked: Some(default.clone()), usual, default, help, problem: None }
         };
         let fields = FieldId::ALL.into_iter().map(field).collect();
@@ -273,7 +277,7 @@ impl Form {
         for field in self.fields.iter_mut().filter(|field| field.id.is_of_bench()) {
             let default = if is_real { field.usual.clone() } else { String::new() };
             if field.is_default() {
-                field.input = TextInput::new(&default);
+                field.input = LineEdit::new(default.as_str());
             }
             field.default = default;
             field.checked = None;
@@ -369,7 +373,7 @@ impl Form {
                 _ => Outcome::Shown,
             };
         }
-        self.change(id, |input| input.edit(edit))
+        self.change(id, |input| input.apply(edit))
     }
 
     /// Puts the next of the field's values there, or the one before.
@@ -390,10 +394,10 @@ impl Form {
             (None, _) => 0,
         };
         let value = values.get(next).copied().unwrap_or_default();
-        self.change(id, |input| *input = TextInput::new(value))
+        self.change(id, |input| *input = LineEdit::new(value))
     }
 
-    fn change(&mut self, id: FieldId, change: impl FnOnce(&mut TextInput)) -> Outcome {
+    fn change(&mut self, id: FieldId, change: impl FnOnce(&mut LineEdit)) -> Outcome {
         self.is_starting = false;
         let Some(field) = self.fields.iter_mut().find(|field| field.id == id) else { return Outcome::Shown };
         let before = field.value().to_owned();

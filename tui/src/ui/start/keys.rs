@@ -29,6 +29,22 @@ pub(crate) enum Context {
     Always,
 }
 
+impl Context {
+    /// Over its keys in the help.
+    pub(crate) const fn heading(self) -> &'static str {
+        match self {
+            Self::Lists | Self::Runs | Self::Clusters => "These lists",
+            Self::Form => "This form",
+            Self::Prompt => "This question",
+            Self::Text => "Where text is typed",
+            Self::Profile => "This profile",
+            Self::Help => "This list",
+            Self::TooSmall => "This message",
+            Self::Always => "Everywhere",
+        }
+    }
+}
+
 /// What a key asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {

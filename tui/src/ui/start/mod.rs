@@ -4,7 +4,6 @@
 //! [`run`] is the only part with IO and a clock. What needs files is asked of others ([`Request`]), who answer with [`Input`]s.
 
 mod draw;
-mod edit;
 mod form;
 mod keys;
 mod layout;

@@ -3,13 +3,12 @@
 use crossterm::event::{KeyEvent, MouseEvent};
 
 use super::{
-    edit::TextInput,
     form::{FieldId, Form},
     keys::Context,
     layout,
     profile::{PageLine, ProfilePage},
 };
-use crate::ui::{Colour, ThemeName};
+use crate::ui::{Colour, ThemeName, line_edit::LineEdit};
 
 /// What changes the state. Closed.
 #[derive(Debug)]
@@ -175,7 +174,7 @@ pub(crate) enum Page {
 /// The path of a profile that is asked for.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Prompt {
-    pub(crate) input: TextInput,
+    pub(crate) input: LineEdit,
     /// What is wrong with it.
     pub(crate) problem: Option<String>,
     /// It is being read.

@@ -5,13 +5,12 @@ use ratatui::layout::{Position, Rect};
 
 use super::{
     draw,
-    edit::Edit,
     form::{Focus, Form, Line, Outcome},
     keys::{self, Action},
     layout,
     state::{Effect, Input, Page, Panel, Prompt, Request, Shown, State, Stock, of_run},
 };
-use crate::ui::{Colour, ThemeName};
+use crate::ui::{Colour, ThemeName, line_edit::Edit};
 
 /// Lines per turn of the mouse wheel.
 const WHEEL_LINES: usize = 3;
@@ -112,10 +111,10 @@ fn take_action(state: &mut State, action: Action) -> Vec<Effect> {
         Action::Right => edit(state, Edit::Right),
         Action::Home => edit(state, Edit::Home),
         Action::End => edit(state, Edit::End),
-        Action::Backspace => edit(state, Edit::Backspace),
-        Action::Delete => edit(state, Edit::Delete),
-        Action::KillLine => edit(state, Edit::KillLine),
-        Action::KillWord => edit(state, Edit::KillWord),
+        Action::Backspace => edit(state, Edit::DeleteBack),
+        Action::Delete => edit(state, Edit::DeleteForward),
+        Action::KillLine => edit(state, Edit::DeleteToStart),
+        Action::KillWord => edit(state, Edit::DeleteWord),
         Action::NextValue => follow(state.form.turn(true)),
         Action::PreviousValue => follow(state.form.turn(false)),
         Action::Reset => {
@@ -210,7 +209,7 @@ fn edit(state: &mut State, edit: Edit) -> Vec<Effect> {
     if state.page == Page::Form {
         return follow(state.form.edit(edit));
     }
-    state.prompt.input.edit(edit);
+    state.prompt.input.apply(edit);
     (state.prompt.problem, state.prompt.is_reading) = (None, false);
     vec![Effect::Redraw]
 }

@@ -3,9 +3,9 @@
 use gdrtune_profiles::vocab::Engine;
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
-use super::{command_rows, draw_footer, draw_header, draw_input};
+use super::{command_rows, draw_footer, draw_header};
 use crate::ui::{
-    parts::{draw_panel, row},
+    parts::{draw_panel, draw_parts, line_spans, row},
     start::{
         form::{Field, FieldId, Focus, Line, Verdict},
         layout,
@@ -24,7 +24,7 @@ const LABEL_COLUMNS: u16 = 16;
 /// ```text
 /// gdrtune 0.1.0 · new run
 ///   engine          native nccl [sim] replay
-/// → cluster         rail-optimised_
+/// ▸ cluster         rail-optimised_
 ///   ✗               what is wrong with it
 ///   [ start ]
 /// Cluster for --engine sim: …            what the field is
@@ -62,7 +62,7 @@ pub(super) fn draw(state: &State, theme: &Theme, buffer: &mut Buffer) {
             Line::Start => {
                 let focused = form.focus == Focus::Start;
                 draw_mark(focused, theme, place, buffer);
-                let style = if focused { theme.focused } else { theme.title };
+                let style = if focused { theme.selected } else { theme.title };
                 buffer.set_string(place.x + MARK_COLUMNS, place.y, "[ start ]", style);
             }
         }
@@ -91,7 +91,7 @@ fn draw_badge(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
 
 fn draw_mark(focused: bool, theme: &Theme, place: Rect, buffer: &mut Buffer) {
     if focused {
-        buffer.set_string(place.x, place.y, theme.glyphs.arrow, theme.title);
+        buffer.set_string(place.x, place.y, theme.glyphs.row_cursor, theme.title);
     }
 }
 
@@ -109,7 +109,12 @@ fn draw_field(field: &Field, hint: &str, focused: bool, theme: &Theme, place: Re
         buffer.set_string(value.x, value.y, fit(hint.trim_end(), value.width.into(), theme.glyphs.ellipsis), theme.dim);
         return;
     }
-    draw_input(&field.input, focused, Style::new(), theme, value, buffer);
+    if focused {
+        draw_parts(line_spans(&field.input, value.width.into(), theme).to_vec(), value, buffer);
+        return;
+    }
+    let text = fit(field.input.text(), value.width.into(), theme.glyphs.ellipsis);
+    buffer.set_string(value.x, value.y, text, Style::new());
 }
 
 /// All values; the chosen one in brackets.
@@ -118,7 +123,7 @@ fn draw_choice(field: &Field, focused: bool, theme: &Theme, place: Rect, buffer:
     for value in field.id.values() {
         let is_chosen = value == field.value();
         let (text, style) = match (is_chosen, focused) {
-            (true, true) => (format!("[{value}]"), theme.focused),
+            (true, true) => (format!("[{value}]"), theme.selected),
             (true, false) => (format!("[{value}]"), theme.title),
             (false, _) => (format!(" {value} "), theme.dim),
         };

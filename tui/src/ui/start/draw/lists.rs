@@ -26,7 +26,7 @@ const RANKS_FROM: u16 = 72;
 /// gdrtune 0.1.0 · what shall be tuned?
 /// ━ Recent runs ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━ 3 runs ━
 ///   began        hosts            engine  ranks  end              gain
-/// → 3 days ago   node[01-04]      nccl       32  ✓ tuned          1.21x
+/// ▸ 3 days ago   node[01-04]      nccl       32  ✓ tuned          1.21x
 /// ─ Clusters ──────────────────────────────────────────────────
 ///   this machine         4 ranks over the loopback
 /// $ gdrtune replay 2026-11-29T14:02:11Z-7f3a
@@ -159,10 +159,10 @@ fn draw_rows<T>(
     for (index, item) in list.rows.iter().enumerate().skip(list.top).take(area.height.into()) {
         let Some(place) = row(area, index - list.top) else { return };
         let is_selected = index == list.cursor;
-        let style = if is_selected && focused { theme.focused } else { Style::new() };
+        let style = if is_selected && focused { theme.selected } else { Style::new() };
         buffer.set_style(place, style);
         if is_selected {
-            buffer.set_string(place.x, place.y, theme.glyphs.arrow, style);
+            buffer.set_string(place.x, place.y, theme.glyphs.row_cursor, style);
         }
         draw(item, theme, place, style, buffer);
     }

@@ -53,7 +53,7 @@ fn forms() -> impl Strategy<Value = Vec<(FieldId, String)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn the_command_line_gives_the_arguments_of_the_form(given in forms()) {

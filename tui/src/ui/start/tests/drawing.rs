@@ -117,8 +117,8 @@ fn styles_tell_what_words_and_symbols_tell_too() {
     assert_eq!(style_of(&state, "✓ tuned").fg, Some(Color::Green));
     assert_eq!(style_of(&state, "! killed").fg, Some(Color::Magenta));
     assert_eq!(style_of(&state, "✗ failed").fg, Some(Color::Red));
-    assert!(style_of(&state, "→ 2 h ago").add_modifier.contains(Modifier::REVERSED), "the row under the cursor");
-    assert!(!style_of(&state, "→ alps").add_modifier.contains(Modifier::REVERSED), "of the list without the focus");
+    assert!(style_of(&state, "▸ 2 h ago").add_modifier.contains(Modifier::REVERSED), "the row under the cursor");
+    assert!(!style_of(&state, "▸ alps").add_modifier.contains(Modifier::REVERSED), "of the list without the focus");
     let form = wrong_form((80, 24));
     assert_eq!(style_of(&form, "✗ `4Q`").fg, Some(Color::Red));
     assert_eq!(style_of(&form, "✗ cannot be started").fg, Some(Color::Red));
@@ -152,5 +152,5 @@ fn thousands_of_runs_are_as_fast_as_ten() {
     newer.runs.extend((0..5_000).map(|n| run(&format!("r{n:04}"), "node[01-99]", "nccl", RunState::Killed)));
     update(&mut state, Input::Stock(Box::new(newer)));
     assert_eq!(state.runs.selected().map(|run| run.name.as_str()), Some("r4999"));
-    assert!(screen(&state, Charset::Unicode).concat().contains("→ 2 h ago"));
+    assert!(screen(&state, Charset::Unicode).concat().contains("▸ 2 h ago"));
 }

@@ -150,7 +150,9 @@ fn an_answer_that_nobody_waits_for_is_not_shown() {
 fn a_profile_is_scrolled_and_left() {
     let top = |state: &State| state.profile.as_ref().unwrap().top;
     let mut state = profile((60, 15));
-    for (script, expected) in [("j j", 2), ("k", 1), ("G", 14), ("j", 14), ("PgUp", 3), ("PgDn", 14), ("g", 0), ("G", 14)] {
+    for (script, expected) in
+        [("j j", 2), ("k", 1), ("G", 14), ("j", 14), ("PgUp", 3), ("PgDn", 14), ("g", 0), ("G", 14)]
+    {
         press(&mut state, script);
         assert_eq!((top(&state), state.page), (expected, Page::Profile), "{script}");
     }
