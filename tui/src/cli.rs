@@ -46,6 +46,8 @@ Exit codes:
   130  interrupted; after SIGTERM the best so far is written, not verified";
 
 /// Tunes the collectives of a GPU cluster: measures, searches, proves, and writes a profile.
+///
+/// Without arguments, on a terminal, it opens the start screen: recent runs, clusters, and a form for a new run.
 #[derive(Debug, Parser)]
 #[command(name = "gdrtune", version = VERSION, after_help = EXIT_CODES, max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Cli {

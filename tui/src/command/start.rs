@@ -34,8 +34,8 @@ use crate::{
     },
 };
 
-/// Runs that are read before the list is shown again; the first ones are the newest.
-const RUNS_AT_ONCE: usize = 50;
+/// How long runs are read before the list is shown at first; twice as long each time after, since the list costs, too.
+const READ_AT_FIRST: Duration = Duration::from_millis(200);
 
 /// Pause between two looks at the run store.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -101,10 +101,13 @@ fn watch_store(dir: &Path, poked: &Receiver<()>, sender: &UnboundedSender<Input>
     let first = Stock { clusters: clusters.known(&[]), dir: dir.display().to_string(), n_left: 1, ..Stock::default() };
     // A UI that was left is noticed by the loop.
     sender.send(Input::Stock(Box::new(first))).ok();
+    let mut patience = READ_AT_FIRST;
     while !sender.is_closed() {
         let began = Instant::now();
-        let stock = look(dir, &mut clusters);
+        // Nothing is read any more once the user has chosen: it would disturb what is measured then.
+        let stock = look(dir, &mut clusters, || began.elapsed() < patience && !sender.is_closed());
         let is_all = stock.n_left == 0;
+        patience = if is_all { READ_AT_FIRST } else { patience * 2 };
         sender.send(Input::Stock(Box::new(stock))).ok();
         if is_all
             && poked.recv_timeout(LOOK_EVERY.max(began.elapsed() * LOOK_SHARE)) == Err(RecvTimeoutError::Disconnected)
@@ -114,9 +117,9 @@ fn watch_store(dir: &Path, poked: &Receiver<()>, sender: &UnboundedSender<Input>
     }
 }
 
-fn look(dir: &Path, clusters: &mut Clusters) -> Stock {
+fn look(dir: &Path, clusters: &mut Clusters, may_read: impl FnMut() -> bool) -> Stock {
     let name = dir.display().to_string();
-    match index::refresh(dir, RUNS_AT_ONCE) {
+    match index::refresh(dir, may_read) {
         Err(error) => Stock {
             clusters: clusters.known(&[]),
             dir: name,

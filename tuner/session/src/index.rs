@@ -92,12 +92,12 @@ const SCHEMA: &str = "
 /// The length of a run's file and when it was last written, by which a run that has changed is known.
 type Stamp = (i64, i64);
 
-/// Brings the index of a folder up to date and lists the runs. Only files that are new or have changed are read, `most` of them
-/// and the newest first.
+/// Brings the index of a folder up to date and lists the runs. Only files that are new or have changed are read, the newest
+/// first, and each only if `may_read` agrees; the others are left for the next time.
 ///
 /// # Errors
 /// [`IndexError`] where the folder or the database cannot be used.
-pub fn refresh(dir: &Path, most: usize) -> Result<Listing, IndexError> {
+pub fn refresh(dir: &Path, mut may_read: impl FnMut() -> bool) -> Result<Listing, IndexError> {
     let files = store::list_runs(dir)?;
     if files.is_empty() {
         return Ok(Listing::default());
@@ -117,12 +117,16 @@ pub fn refresh(dir: &Path, most: usize) -> Result<Listing, IndexError> {
             stale.push((name, file, stamp.unwrap_or_default()));
         }
     }
-    let n_left = stale.len().saturating_sub(most);
+    let mut n_left = stale.len();
     for gone in known.keys() {
         forget(&transaction, gone).map_err(sqlite)?;
     }
-    for (name, file, stamp) in stale.into_iter().take(most) {
+    for (name, file, stamp) in stale {
+        if !may_read() {
+            break;
+        }
         take(&transaction, &name, file, stamp).map_err(sqlite)?;
+        n_left -= 1;
     }
     let rows = query(&transaction).map_err(sqlite)?;
     let unreadable = problems(&transaction).map_err(sqlite)?;
@@ -236,8 +240,7 @@ fn insert(connection: &Connection, name: &str, run: &StoredRun) -> rusqlite::Res
     else {
         return Ok(());
     };
-    let mut digest =
-        Digest { trials: 0, failed: 0, verdicts: HashMap::new(), end: "", summary: "", invocation: None };
+    let mut digest = Digest { trials: 0, failed: 0, verdicts: HashMap::new(), end: "", summary: "", invocation: None };
     let mut shape = (*nodes, *ranks);
     for record in &run.records {
         match &record.event {
@@ -365,7 +368,7 @@ mod tests {
         let finished = Event::Finished { end: RunEnd::Tuned, summary: "two shapes".into() };
         let events = [started(), shape(0, 2), verdict(), verdict(), shape(1, 4), verdict(), finished];
         store(dir.path(), "r1", events);
-        let listing = refresh(dir.path(), usize::MAX).unwrap();
+        let listing = refresh(dir.path(), || true).unwrap();
         let row = &listing.rows[0];
         assert_eq!((row.shipped, row.gain.map(|gain| (gain * 100.0).round())), (2, Some(120.0)));
     }
@@ -391,7 +394,7 @@ mod tests {
                 let old = Connection::open(dir.path().join(FILE_NAME)).unwrap();
                 old.execute_batch("CREATE TABLE run (run TEXT PRIMARY KEY); CREATE TABLE verdict (run TEXT);").unwrap();
             }
-            let listing = refresh(dir.path(), usize::MAX).unwrap();
+            let listing = refresh(dir.path(), || true).unwrap();
             assert_eq!((listing.rows.len(), listing.n_left), (1, 0));
             let row = &listing.rows[0];
             assert_eq!((row.name.as_str(), row.end.as_str(), row.ranks, row.gain), ("r1", "defaults best", 4, None));
@@ -403,13 +406,17 @@ mod tests {
     fn only_what_has_changed_is_read_and_the_newest_first() {
         let dir = tempfile::tempdir().unwrap();
         let args = vec!["tune".to_owned(), "-w".to_owned(), "vh[1-4]".to_owned()];
-        let invoked = || Event::Invoked(Invocation { args: args.clone(), dir: "/home".into(), ..Invocation::default() });
+        let invoked =
+            || Event::Invoked(Invocation { args: args.clone(), dir: "/home".into(), ..Invocation::default() });
         let files = ["r1", "r2", "r3"].map(|run| store(dir.path(), run, [started(), invoked()]));
         let names = |listing: &Listing| listing.rows.iter().map(|row| row.name.clone()).collect::<Vec<_>>();
-        let first = refresh(dir.path(), 2).unwrap();
+        let two = || 0..2;
+        let mut left = two();
+        let first = refresh(dir.path(), || left.next().is_some()).unwrap();
         assert_eq!((names(&first), first.n_left), (vec!["r3".to_owned(), "r2".to_owned()], 1));
         assert_eq!((&first.rows[0].args, first.rows[0].dir.as_str(), first.rows[0].end.as_str()), (&args, "/home", ""));
-        let all = refresh(dir.path(), 2).unwrap();
+        let mut left = two();
+        let all = refresh(dir.path(), || left.next().is_some()).unwrap();
         assert_eq!((names(&all).len(), all.n_left), (3, 0));
 
         // A file that is as it was is not opened: its text is another one of the same length and time.
@@ -421,7 +428,7 @@ mod tests {
         serde_json::to_writer(&mut r2, &Record { seq: 2, t_ms: 1, event: finished }).unwrap();
         std::io::Write::write_all(&mut r2, b"\n").unwrap();
         fs::remove_file(&files[0]).unwrap();
-        let now = refresh(dir.path(), usize::MAX).unwrap();
+        let now = refresh(dir.path(), || true).unwrap();
         assert_eq!(names(&now), ["r3", "r2"]);
         assert_eq!((now.rows[1].end.as_str(), now.unreadable.len()), ("tuned", 0));
     }
