@@ -1,5 +1,4 @@
 //! `gdrtune` without arguments, as a user has it on a terminal.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod common;
 

@@ -66,13 +66,13 @@ pub(crate) fn is_wanted(words: &[OsString]) -> bool {
 pub(crate) fn start() -> Result<Start, Failure> {
     let dir = paths::runs_dir()?;
     let (sender, feed) = mpsc::unbounded_channel();
-    let (pokes, poked) = channel();
-    let (wishes, wished) = channel();
+    let (reload, reloads) = channel();
+    let (wishes, asked) = channel();
     let answers = sender.clone();
     // Both end with the UI, or with this process.
-    thread::Builder::new().name("store".to_owned()).spawn(move || watch_store(&dir, &poked, &sender))?;
-    thread::Builder::new().name("files".to_owned()).spawn(move || answer(&wished, &answers))?;
-    let ask = |request| ask(request, &pokes, &wishes);
+    thread::Builder::new().name("store".to_owned()).spawn(move || watch_store(&dir, &reloads, &sender))?;
+    thread::Builder::new().name("files".to_owned()).spawn(move || answer(&asked, &answers))?;
+    let ask = |request| ask(request, &reload, &wishes);
     let options: UiOptions = UiOptions::from_environment(Source::Live, |name| std::env::var(name).ok());
     let runtime = super::runtime()?;
     let end = runtime.block_on(start::run(feed, ask, options))?;
@@ -88,15 +88,15 @@ pub(crate) fn start() -> Result<Start, Failure> {
 }
 
 /// A thread that is gone has panicked, which ends the UI.
-fn ask(request: Request, pokes: &Sender<()>, wishes: &Sender<Request>) {
+fn ask(request: Request, reload: &Sender<()>, wishes: &Sender<Request>) {
     match request {
-        Request::Reload => drop(pokes.send(())),
+        Request::Reload => drop(reload.send(())),
         Request::Open(_) | Request::Check(_) => drop(wishes.send(request)),
     }
 }
 
 /// Tells what is in the store, again and again, until nobody listens any more.
-fn watch_store(dir: &Path, poked: &Receiver<()>, sender: &UnboundedSender<Input>) {
+fn watch_store(dir: &Path, reloads: &Receiver<()>, sender: &UnboundedSender<Input>) {
     let mut clusters = Clusters::new();
     let first = Stock { clusters: clusters.known(&[]), dir: dir.display().to_string(), n_left: 1, ..Stock::default() };
     // A UI that was left is noticed by the loop.
@@ -110,7 +110,7 @@ fn watch_store(dir: &Path, poked: &Receiver<()>, sender: &UnboundedSender<Input>
         patience = if is_all { READ_AT_FIRST } else { patience * 2 };
         sender.send(Input::Stock(Box::new(stock))).ok();
         if is_all
-            && poked.recv_timeout(LOOK_EVERY.max(began.elapsed() * LOOK_SHARE)) == Err(RecvTimeoutError::Disconnected)
+            && reloads.recv_timeout(LOOK_EVERY.max(began.elapsed() * LOOK_SHARE)) == Err(RecvTimeoutError::Disconnected)
         {
             return;
         }
@@ -161,10 +161,10 @@ fn run_line(dir: &Path, row: &RunRow) -> RunLine {
 }
 
 /// Answers what is asked, until nobody asks any more. Of several command lines only the last one matters.
-fn answer(wished: &Receiver<Request>, sender: &UnboundedSender<Input>) {
-    while let Ok(first) = wished.recv() {
+fn answer(asked: &Receiver<Request>, sender: &UnboundedSender<Input>) {
+    while let Ok(first) = asked.recv() {
         let mut check = None;
-        for request in [first].into_iter().chain(wished.try_iter()) {
+        for request in [first].into_iter().chain(asked.try_iter()) {
             match request {
                 Request::Check(words) => check = Some(words),
                 Request::Open(path) => drop(sender.send(Input::Opened(open(Path::new(&path))))),

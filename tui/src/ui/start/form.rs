@@ -145,7 +145,7 @@ impl FieldId {
 
 /// The words of a text as a shell would split it.
 fn split(text: &str) -> Result<Vec<String>, String> {
-    shell_words::split(text).map_err(|_| "a quotation is not closed".to_owned())
+    shell_words::split(text).map_err(|_unclosed| "a quotation is not closed".to_owned())
 }
 
 /// One field.
@@ -419,16 +419,12 @@ impl Form {
             return Outcome::Shown;
         }
         let words = self.words();
-        match refusal(&words) {
-            Some(refusal) => {
-                self.blame(refusal);
-                Outcome::Shown
-            }
-            None => {
-                self.verdict = Verdict::Asked;
-                Outcome::Check(words)
-            }
+        if let Some(refusal) = refusal(&words) {
+            self.blame(refusal);
+            return Outcome::Shown;
         }
+        self.verdict = Verdict::Asked;
+        Outcome::Check(words)
     }
 
     /// What files and hosts say of the command line of `words`.

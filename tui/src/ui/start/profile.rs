@@ -78,8 +78,9 @@ impl ProfilePage {
         };
         let (cluster, run) = (&profile.cluster, &profile.run);
         let with = [cluster.gpu.clone(), cluster.nccl.as_ref().map(|version| format!("NCCL {version}"))];
-        let with: String = with.into_iter().flatten().map(|text| format!(", {text}")).collect();
-        self.add(LineKind::Plain, format!("cluster   {} nodes, {} ranks{with}", cluster.nodes, cluster.ranks));
+        let size = format!("{} nodes, {} ranks", cluster.nodes, cluster.ranks);
+        let all: Vec<String> = [size].into_iter().chain(with.into_iter().flatten()).collect();
+        self.add(LineKind::Plain, format!("cluster   {}", all.join(", ")));
         self.add(LineKind::Plain, format!("engine    {}, against {baseline}", run.engine));
         self.add(LineKind::Plain, format!("run       {}, workload {}, {} trials", run.id, run.workload, run.trials));
         self.add(LineKind::Dim, format!("          gdrtune {}, cluster {}", run.tool, cluster.fingerprint));
