@@ -37,6 +37,9 @@ use crate::{
 /// How long runs are read before the list is shown at first; twice as long each time after, since the list costs, too.
 const READ_AT_FIRST: Duration = Duration::from_millis(200);
 
+/// How long runs are read at one time at most: others who list the runs have to wait (SQLite's busy timeout is 5 s).
+const READ_AT_MOST: Duration = Duration::from_secs(2);
+
 /// Pause between two looks at the run store.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
@@ -107,7 +110,7 @@ fn watch_store(dir: &Path, reloads: &Receiver<()>, sender: &UnboundedSender<Inpu
         // Nothing is read any more once the user has chosen: it would disturb what is measured then.
         let stock = look(dir, &mut clusters, || began.elapsed() < patience && !sender.is_closed());
         let is_all = stock.n_left == 0;
-        patience = if is_all { READ_AT_FIRST } else { patience * 2 };
+        patience = if is_all { READ_AT_FIRST } else { READ_AT_MOST.min(patience * 2) };
         sender.send(Input::Stock(Box::new(stock))).ok();
         if is_all
             && reloads.recv_timeout(LOOK_EVERY.max(began.elapsed() * LOOK_SHARE)) == Err(RecvTimeoutError::Disconnected)
