@@ -37,7 +37,7 @@ use crate::{
 /// How long runs are read before the list is shown at first; twice as long each time after, since the list costs, too.
 const READ_AT_FIRST: Duration = Duration::from_millis(200);
 
-/// How long runs are read at one time at most: others who list the runs have to wait (SQLite's busy timeout is 5 s).
+/// How long runs are read at one time at most: others who list the runs have to wait (the busy timeout of `SQLite` is 5 s).
 const READ_AT_MOST: Duration = Duration::from_secs(2);
 
 /// Pause between two looks at the run store.
