@@ -130,6 +130,28 @@ fn what_is_wrong_is_said_beside_its_field() {
 }
 
 #[test]
+fn text_is_written_where_the_cursor_is() {
+    for (script, expected) in [
+        ("Tab 'ab Home 'x End 'y", "tune -w xaby"),
+        ("Tab 'ab Left 'x Right 'y", "tune -w axby"),
+        ("Tab 'abc Left Backspace", "tune -w ac"),
+        ("Tab 'abc Home ^D", "tune -w bc"),
+        ("Tab 'abc Left ^U", "tune -w c"),
+        ("Tab 'a ^W 'b", "tune -w b"),
+        ("Down Down Down '8 Up Up 'a", "tune -w a --ranks-per-node 8"),
+        ("Enter 'a Enter 's.toml", "tune -w a --site s.toml"),
+        ("Right Right Left", "tune --engine nccl"),
+        ("PgDn PgDn PgDn PgUp", "tune --engine sim"),
+        ("Tab Tab Tab Tab PgDn", "tune --collectives allgather"),
+        ("Tab Tab Tab Tab PgUp", "tune --collectives sendrecv"),
+    ] {
+        let mut state = lists(SIZE);
+        press(&mut state, &format!("n {script}"));
+        assert_eq!(state.form.words(), words(expected), "{script}");
+    }
+}
+
+#[test]
 fn a_form_is_kept_until_it_is_emptied() {
     let mut state = lists(SIZE);
     press(&mut state, "n Tab 'a Esc j n");
