@@ -18,13 +18,18 @@ use std::{
 use crate::{
     cli::{Cli, Command},
     command::start::Start,
-    exit::Failure,
+    exit::{Exit, Failure},
 };
 
 /// Hash of the sources that this executable was built from: both ends of a run compare it.
 const BUILD_ID: &str = env!("GDRTUNE_BUILD_ID");
 
 fn main() -> ExitCode {
+    // A panic has said what it was; its own exit code, 101, would say that nodes were lost.
+    std::panic::catch_unwind(run).unwrap_or_else(|_| Exit::Unexpected.into())
+}
+
+fn run() -> ExitCode {
     let mut words: Vec<OsString> = std::env::args_os().collect();
     if command::start::is_wanted(&words) {
         match command::start::start() {
@@ -51,6 +56,7 @@ fn main() -> ExitCode {
         Command::Runs(args) => command::runs::runs(args),
         Command::Attach(args) => command::runs::attach(&args),
         Command::Replay(args) => command::runs::replay(&args),
+        Command::Man(args) => command::man::man(&args),
     };
     match result {
         Ok(exit) => exit.into(),

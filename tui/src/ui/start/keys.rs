@@ -43,6 +43,22 @@ impl Context {
             Self::Always => "Everywhere",
         }
     }
+
+    /// What the documentation calls it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Lists => "Start screen",
+            Self::Runs => "Start screen, the runs",
+            Self::Clusters => "Start screen, the clusters",
+            Self::Form => "Start screen, the form of a new run",
+            Self::Prompt => "Start screen, the path of a profile",
+            Self::Text => "Start screen, where text is typed",
+            Self::Profile => "Start screen, a profile",
+            Self::Help => "Start screen, the list of keys",
+            Self::TooSmall => "Start screen, on a terminal that is too small",
+            Self::Always => "Start screen, everywhere",
+        }
+    }
 }
 
 /// What a key asks for.
@@ -177,6 +193,19 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
 /// The entries of some contexts, in table order.
 pub(crate) fn bindings(contexts: &[Context]) -> impl Iterator<Item = &'static Binding> {
     BINDINGS.iter().filter(move |b| contexts.contains(&b.context))
+}
+
+/// All entries by where they are read, in table order.
+pub(crate) fn sections() -> Vec<(&'static str, Vec<&'static Binding>)> {
+    let mut sections: Vec<(&'static str, Vec<&'static Binding>)> = Vec::new();
+    for binding in BINDINGS {
+        let name = binding.context.name();
+        match sections.iter_mut().find(|section| section.0 == name) {
+            Some(section) => section.1.push(binding),
+            None => sections.push((name, vec![binding])),
+        }
+    }
+    sections
 }
 
 /// What a key asks for in some contexts.

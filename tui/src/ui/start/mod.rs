@@ -5,7 +5,7 @@
 
 mod draw;
 mod form;
-mod keys;
+pub(crate) mod keys;
 mod layout;
 mod profile;
 mod state;
