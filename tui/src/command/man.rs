@@ -11,7 +11,7 @@ use clap_mangen::{
 use crate::{
     cli::{Cli, ManArgs},
     exit::{Exit, Failure},
-    ui::keys,
+    ui::{keys, start},
 };
 
 /// Prints a page.
@@ -49,12 +49,17 @@ fn page(name: Option<&str>) -> Result<Vec<u8>, String> {
 fn key_section() -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", ["KEYS OF THE TERMINAL UI"]);
-    for (heading, bindings) in keys::sections() {
+    let of_run = |binding: &keys::Binding| (binding.key_names(), binding.help);
+    let of_start = |binding: &start::keys::Binding| (binding.key_names(), binding.help);
+    let of_runs = keys::sections().into_iter().map(|(heading, all)| (heading, all.into_iter().map(of_run).collect()));
+    let others = start::keys::sections().into_iter();
+    let others = others.map(|(heading, all)| (heading, all.into_iter().map(of_start).collect::<Vec<_>>()));
+    for (heading, keys) in of_runs.chain(others) {
         roff.control("SS", [heading]);
-        for binding in bindings {
+        for (names, help) in keys {
             roff.control("TP", []);
-            roff.text([clap_mangen::roff::bold(binding.key_names())]);
-            roff.text([roman(binding.help)]);
+            roff.text([clap_mangen::roff::bold(names)]);
+            roff.text([roman(help)]);
         }
     }
     roff
@@ -67,9 +72,10 @@ mod tests {
     #[test]
     fn every_key_and_every_command_has_its_words() {
         let text = String::from_utf8(page(None).unwrap()).unwrap().replace("\\-", "-");
-        for binding in keys::BINDINGS {
+        let of_start = start::keys::BINDINGS.iter().map(|binding| binding.help);
+        for help in keys::BINDINGS.iter().map(|binding| binding.help).chain(of_start) {
             // A dot or an apostrophe at the start of a line would be a request of roff's.
-            assert!(text.contains(binding.help), "{}", binding.help);
+            assert!(text.contains(help), "{help}");
         }
         for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
             assert!(text.contains(&format!("gdrtune-{}(1)", command.get_name())), "{}", command.get_name());

@@ -167,21 +167,21 @@ pub(crate) struct Chord {
     control: bool,
 }
 
-const fn key(code: KeyCode) -> Chord {
+pub(super) const fn key(code: KeyCode) -> Chord {
     Chord { code, control: false }
 }
 
-const fn char(c: char) -> Chord {
+pub(super) const fn char(c: char) -> Chord {
     key(KeyCode::Char(c))
 }
 
-const fn control(c: char) -> Chord {
+pub(super) const fn control(c: char) -> Chord {
     Chord { code: KeyCode::Char(c), control: true }
 }
 
 impl Chord {
     /// Whether a key event is this chord. Shift is part of the character that arrives, so it is not compared.
-    fn matches(self, event: KeyEvent) -> bool {
+    pub(super) fn matches(self, event: KeyEvent) -> bool {
         let modifiers = event.modifiers - KeyModifiers::SHIFT;
         let wanted = if self.control { KeyModifiers::CONTROL } else { KeyModifiers::NONE };
         self.code == event.code && modifiers == wanted

@@ -27,8 +27,10 @@ mod ingest;
 pub(crate) mod keys;
 mod layout;
 mod line_edit;
+mod parts;
 pub(crate) mod replay;
 mod run;
+pub(crate) mod start;
 mod state;
 mod tabs;
 mod terminal;
@@ -42,6 +44,7 @@ mod tests;
 pub(crate) use self::{
     state::{Colour, Input, Playback, Source, Speed},
     terminal::Mouse,
+    text::ago,
     theme::{Charset, ThemeName},
 };
 use self::{
