@@ -2,16 +2,16 @@
 
 use std::fmt::Write as _;
 
-use gdrtune_profiles::vocab::Point;
+use gdrtune_profiles::vocab::{Engine, Point};
 use gdrtune_session::event::{
-    Arm, Decision, Event, Failure, LeftOut, Level, NodeState, Phase, Record, RunEnd, Trial, TrialResult, goal_words,
-    without,
+    Arm, Decision, Event, Extension, Failure, LeftOut, Level, NodeState, Phase, Record, RunEnd, Trial, TrialResult,
+    Wish, goal_words, without,
 };
 
 use super::{
     run::{
-        BestKnown, Current, Ended, EnvironmentInPlay, Label, LogLine, Node, Outcome, PointVerdict, Run, ShapeInPlay,
-        TrialRow, Trying,
+        Arrival, ArrivalKind, BestKnown, Current, Ended, EnvironmentInPlay, Label, LogLine, Measured, Node, Outcome,
+        PointVerdict, Run, ShapeInPlay, Space, TrialRow, Trying,
     },
     text,
 };
@@ -26,15 +26,17 @@ impl Run {
             Event::Trial(trial) => self.ingest_trial(t_ms, trial),
             Event::Log { level, host, text } => self.log.push(LogLine { t_ms, level, host, text }),
             Event::Node { index, host, state, detail } => self.ingest_node(t_ms, index, host, state, detail),
-            Event::Dropped { point, choice, why, .. } => {
+            Event::Dropped { environment, point, choice, why } => {
                 self.summary.n_dropped += 1;
+                let overlay = self.environment_number(&environment);
+                self.summary.search.drop_choice(overlay, point, choice, &why);
                 self.note(t_ms, Level::Debug, format!("dropped {choice} at {point}: {why}"));
             }
             Event::Best { point, environment, choice, time_us, samples, default_us } => {
                 let environment = self.environment_number(&environment);
                 let series = self.series(point);
                 series.tell_default(default_us);
-                series.best = Some(BestKnown { choice, environment, time_us, samples });
+                series.set_best(BestKnown { choice, environment, time_us, samples });
             }
             Event::Verdict { point, speedup, default_us, tuned_us, decision, note } => {
                 let series = self.series(point);
@@ -84,8 +86,7 @@ impl Run {
             hosts,
             n_nodes: nodes,
             n_ranks: ranks,
-            // Recorded or simulated time is not that of the clock beside it.
-            budget_ms: budget_s.filter(|_| engine.is_real()).map(|s| (s * 1000.0) as u64),
+            budget_ms: budget_ms(engine, budget_s),
             max_trials,
             shape: None,
         });
@@ -131,16 +132,24 @@ impl Run {
                 self.forget_current();
                 self.note(t_ms, Level::Info, phase_text(phase).to_owned());
             }
-            Event::Space { environments, choices, name, .. } => {
+            Event::Space { dimensions, environments, choices, name } => {
                 self.summary.n_environments = Some(environments);
                 let sizes = [text::count(environments, "environment"), text::count(choices.len() as u64, "choice")];
                 let name = if name.is_empty() { name } else { format!(" {name}") };
                 self.note(t_ms, Level::Info, format!("space{name}: {}", sizes.join(", ")));
+                let allowed = std::mem::take(&mut self.summary.search.space.allowed);
+                self.summary.search.space = Space { dimensions, choices, allowed };
+            }
+            Event::Predicted { point, times_us } => {
+                let allowed = times_us.iter().map(|(choice, _)| (choice.algorithm, choice.protocol)).collect();
+                self.summary.search.space.allowed.insert(point, allowed);
             }
             Event::EnvironmentStarted { index, environment, why } => {
                 self.forget_current();
                 let settings = environment.to_string();
                 self.note(t_ms, Level::Info, format!("environment {}: {settings} ({why})", index + 1));
+                let overlay = self.environment_number(&environment);
+                self.summary.search.start(index, overlay, settings.clone(), why.clone());
                 self.summary.environment = Some(EnvironmentInPlay { index, settings, why });
             }
             Event::EnvironmentScored { index, score, note, .. } => {
@@ -155,18 +164,38 @@ impl Run {
                     write!(line, " ({note})").unwrap_or_default();
                 }
                 self.note(t_ms, if score.is_some() { Level::Info } else { Level::Warn }, line);
+                self.summary.search.score(index, score, note);
             }
             Event::Importance { knobs } => {
-                for knob in knobs {
+                for knob in &knobs {
                     self.note(t_ms, Level::Info, knob.to_string());
                 }
+                self.summary.search.knobs = knobs;
             }
             Event::WorkersStarted { process, setup, setup_ms, .. } => {
                 self.note(t_ms, Level::Debug, format!("workers {process} ready in {setup_ms:.0} ms: {setup}"));
             }
-            Event::Written { files } => {
-                self.note(t_ms, Level::Info, format!("wrote {}", text::fold_files(&files)));
-                self.summary.written.extend(files);
+            Event::Wish { wish, .. } => {
+                self.note(t_ms, Level::Info, format!("as you wished: {wish}"));
+                let pins = &mut self.summary.search.pins;
+                match wish {
+                    Wish::Pin { knob, value } => drop(pins.insert(knob, value)),
+                    Wish::Unpin { knob } => drop(pins.remove(&knob)),
+                    Wish::Drop { .. } => {}
+                }
+            }
+            Event::Extended(extension) => {
+                self.note(t_ms, Level::Info, extension.to_string());
+                if let Some(label) = &mut self.summary.label {
+                    label.extend(&extension);
+                }
+            }
+            Event::Written { files, so_far } => {
+                let label = if so_far { "wrote what there is so far, NOT VERIFIED: " } else { "wrote " };
+                self.note(t_ms, Level::Info, format!("{label}{}", text::fold_files(&files)));
+                if !so_far {
+                    self.summary.written.extend(files);
+                }
             }
             Event::Finished { end, summary } => {
                 let level = match end {
@@ -177,10 +206,9 @@ impl Run {
                 self.note(t_ms, level, summary.clone());
                 self.summary.ended = Some(Ended { end: Some(end), summary });
             }
-            // The frequent ones are taken by `ingest`; the log has what matters of predictions, the site and the engine; the
-            // others are for a resume.
-            Event::Predicted { .. }
-            | Event::Invoked(_)
+            // The frequent ones are taken by `ingest`; the log has what matters of the site and the engine; the others are for
+            // a resume.
+            Event::Invoked(_)
             | Event::Site { .. }
             | Event::Probed(_)
             | Event::Script { .. }
@@ -209,14 +237,14 @@ impl Run {
         let n_columns = [trial.requested, trial.selected].into_iter().flatten().map(|c| c.to_string().len()).max();
         let series = self.series(trial.point);
         let outcome = match trial.result {
-            TrialResult::Timed { time_us, busbw_gbs, .. } => {
+            TrialResult::Timed { time_us, slowest_us, median_us, max_us, cpu_us, busbw_gbs, iterations } => {
                 match trial.arm {
                     Arm::Default => series.add_default_sample(time_us),
                     Arm::Search | Arm::Candidate => series.current = Some(Current { time_us }),
                 }
                 let against = if trial.arm == Arm::Default { None } else { series.default_us() };
                 let gain = against.filter(|_| 0.0 < time_us).map(|default_us| default_us / time_us);
-                Outcome::Timed { time_us, busbw_gbs, gain }
+                Outcome::Timed(Measured { time_us, slowest_us, median_us, max_us, cpu_us, busbw_gbs, iterations, gain })
             }
             TrialResult::Failed { kind, detail, .. } => Outcome::Failed { kind, detail: detail.into_boxed_str() },
         };
@@ -228,11 +256,25 @@ impl Run {
             self.note(t_ms, Level::Warn, line);
         }
         let summary = &mut self.summary;
+        if let (Arm::Search, Some(choice)) = (trial.arm, trial.requested) {
+            let result = match &outcome {
+                Outcome::Timed(measured) => Ok(measured.time_us),
+                Outcome::Failed { kind, .. } => Err(*kind),
+            };
+            summary.search.add(environment, trial.point, choice, result);
+        }
+        let kind = match &outcome {
+            Outcome::Timed(measured) => measured.gain.map_or(ArrivalKind::Default, ArrivalKind::Gain),
+            Outcome::Failed { .. } => ArrivalKind::Failed,
+        };
+        summary.arrivals.push(Arrival { t_ms, kind });
         summary.n_trials += 1;
         summary.choice_columns = summary.choice_columns.max(n_columns.unwrap_or(0));
         summary.trying = Some(Trying { arm: trial.arm, point: trial.point, choice: trial.requested });
         self.trials.push(TrialRow {
             trial: trial.trial,
+            t_ms,
+            process: trial.process,
             arm: trial.arm,
             environment,
             point: trial.point,
@@ -275,6 +317,20 @@ impl Run {
     }
 }
 
+impl Label {
+    /// The user gave the run more.
+    fn extend(&mut self, extension: &Extension) {
+        self.budget_ms = budget_ms(self.engine, extension.budget_s);
+        self.max_trials = extension.max_trials;
+    }
+}
+
+/// The budget as the header shows it beside the user's clock, in milliseconds.
+fn budget_ms(engine: Engine, budget_s: Option<f64>) -> Option<u64> {
+    // Recorded or simulated time is not that of the clock beside it.
+    budget_s.filter(|_| engine.is_real()).map(|s| (s * 1000.0) as u64)
+}
+
 /// One word for a state of a node.
 pub(crate) const fn node_state_text(state: NodeState) -> &'static str {
     match state {
@@ -294,6 +350,7 @@ pub(crate) const fn failure_text(kind: Failure) -> &'static str {
         Failure::Crashed => "crashed",
         Failure::Unsupported => "unsupported",
         Failure::Substituted => "substituted",
+        Failure::Skipped => "skipped",
     }
 }
 

@@ -19,12 +19,18 @@ use tokio::{
 
 pub(crate) mod attach;
 mod draw;
+mod export;
+#[cfg(feature = "test-faults")]
+mod fault;
+mod filter;
 mod ingest;
 mod keys;
 mod layout;
+mod line_edit;
 pub(crate) mod replay;
 mod run;
 mod state;
+mod tabs;
 mod terminal;
 mod text;
 mod theme;
@@ -92,6 +98,8 @@ pub(crate) enum UiEnd {
     Left,
     /// The user left a run that had not ended yet: the third Ctrl-C.
     Abandoned,
+    /// The run has stopped here, to go on in the background.
+    Detached,
     /// SIGTERM: the run may still be going.
     Terminated,
     /// The terminal is gone (SIGHUP, or it cannot be read or written): the run may still be going.
@@ -165,6 +173,9 @@ impl Session {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut next_frame = tokio::time::Instant::now();
         loop {
+            if self.state.is_detached() {
+                return Ok(UiEnd::Detached);
+            }
             let now = tokio::time::Instant::now();
             if self.dirty && next_frame <= now {
                 self.draw(screen, charset)?;
@@ -224,6 +235,12 @@ impl Session {
                             player.send(play).ok();
                         }
                     }
+                    Effect::Copy(text) => screen.copy(&text)?,
+                    Effect::Export(export) => {
+                        let done = export::write(&export);
+                        update::update(&mut self.state, Input::Done(done));
+                        self.dirty = true;
+                    }
                     Effect::Quit if self.state.may_leave() => return Ok(UiEnd::Left),
                     Effect::Quit => return Ok(UiEnd::Abandoned),
                 }
@@ -243,6 +260,8 @@ impl Session {
             update::update(&mut self.state, Input::Resize(size.0, size.1));
         }
         self.dirty = false;
+        #[cfg(feature = "test-faults")]
+        fault::panic_if_asked(&self.state);
         let theme = Theme::new(self.state.view.theme, charset);
         screen.draw(size, |buffer| draw::draw(&self.state, &theme, buffer.area, buffer))
     }

@@ -1,14 +1,16 @@
 //! The whole state of the terminal UI: plain data, no IO, no clock. Only `update` changes it; drawing only reads it.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use crossterm::event::{KeyEvent, MouseEvent};
 use gdrtune_profiles::vocab::Collective;
-use gdrtune_session::event::{Command, Record};
+use gdrtune_session::event::{Command, Record, RunEnd};
 
 use super::{
     keys::Context,
+    line_edit::LineEdit,
     run::{Run, Summary},
+    tabs::{Export, Tab, Tabs},
     theme::ThemeName,
 };
 
@@ -31,6 +33,8 @@ pub(crate) enum Input {
     Resize(u16, u16),
     /// Milliseconds since the run began.
     Tick(u64),
+    /// What came of an effect, for people.
+    Done(String),
 }
 
 /// Where a replay goes on.
@@ -43,7 +47,7 @@ pub(crate) struct Jump {
 }
 
 /// What the event loop is asked to do. Closed.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Effect {
     /// Something visible changed.
     Redraw,
@@ -55,6 +59,10 @@ pub(crate) enum Effect {
     Command(Command),
     /// Tell the player of a replay.
     Play(Play),
+    /// Put a text into the terminal's clipboard.
+    Copy(String),
+    /// Write a file, and say where it is.
+    Export(Export),
     /// Leave.
     Quit,
 }
@@ -163,17 +171,9 @@ pub(crate) struct View {
     pub(crate) size: (u16, u16),
     /// Milliseconds since the run began.
     pub(crate) elapsed_ms: u64,
-    pub(crate) focus: Panel,
-    /// Index of the collective in the charts.
-    pub(crate) collective: usize,
-    /// Index of the size under the charts' cursor; absent follows the last trial.
-    pub(crate) size_cursor: Option<usize>,
-    /// Index of the trial in the first row; absent follows the newest.
-    pub(crate) trials_top: Option<usize>,
-    /// Number of the log line in the last row; absent follows the newest.
-    pub(crate) log_bottom: Option<usize>,
-    /// Index of the node in the first row.
-    pub(crate) nodes_top: usize,
+    pub(crate) tab: Tab,
+    /// What is looked at in each view.
+    pub(crate) tabs: Tabs,
     pub(crate) theme: ThemeName,
     /// Whether themes with colours may be chosen.
     pub(crate) colour: Colour,
@@ -181,7 +181,7 @@ pub(crate) struct View {
     /// What is shown while the display is frozen.
     pub(crate) frozen: Option<Box<Frozen>>,
     /// Answer to the last key, gone with the next one.
-    pub(crate) notice: Option<&'static str>,
+    pub(crate) notice: Option<Cow<'static, str>>,
 }
 
 /// Whether colours may be used.
@@ -204,34 +204,42 @@ pub(crate) struct Frozen {
     pub(crate) n_records_since: u64,
 }
 
-/// Panels that can have the focus, in Tab order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Panel {
-    Busbw,
-    Latency,
-    Trials,
-    Nodes,
-    Log,
-}
-
-impl Panel {
-    /// Tab order.
-    pub(crate) const ALL: [Self; 5] = [Self::Busbw, Self::Latency, Self::Trials, Self::Nodes, Self::Log];
-}
-
 /// What lies over the screen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Overlay {
     /// The key list, scrolled by some rows.
     Help { scroll: u16 },
     /// A question.
     Question(Question),
+    /// A line that is being typed, in the footer.
+    Prompt(Prompt),
+}
+
+/// A line that is being typed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Prompt {
+    pub(crate) asks: Asks,
+    pub(crate) line: LineEdit,
+    /// What is wrong with it.
+    pub(crate) error: Option<String>,
+}
+
+/// What a line is typed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asks {
+    /// The filter of the present view.
+    Filter,
+    /// A knob and its value.
+    Pin,
+    /// Time or trials to add.
+    Budget,
 }
 
 /// What is asked before it is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Question {
-    Stop,
+    /// How to leave a run that is going.
+    Leave,
     Finish,
 }
 
@@ -245,6 +253,8 @@ pub(crate) struct Control {
     pub(crate) paused: bool,
     /// The search was told to end early.
     pub(crate) finishing: bool,
+    /// The run is stopped here to go on in the background.
+    pub(crate) is_detaching: bool,
     pub(crate) stop: Stop,
 }
 
@@ -267,19 +277,22 @@ impl State {
             view: View {
                 size,
                 elapsed_ms: 0,
-                focus: Panel::Trials,
-                collective: 0,
-                size_cursor: None,
-                trials_top: None,
-                log_bottom: None,
-                nodes_top: 0,
+                tab: Tab::Overview,
+                tabs: Tabs::default(),
                 theme,
                 colour,
                 overlay: None,
                 frozen: None,
                 notice: None,
             },
-            control: Control { source, playback: None, paused: false, finishing: false, stop: Stop::No },
+            control: Control {
+                source,
+                playback: None,
+                paused: false,
+                finishing: false,
+                is_detaching: false,
+                stop: Stop::No,
+            },
         }
     }
 
@@ -305,16 +318,30 @@ impl State {
 
     /// The collective in the charts.
     pub(crate) fn collective(&self) -> Option<Collective> {
-        self.shown().collectives.get(self.view.collective).copied()
+        self.shown().collectives.get(self.view.tabs.overview.collective).copied()
     }
 
     /// Where the next key is read.
-    pub(crate) fn contexts(&self) -> &'static [Context] {
+    pub(crate) fn contexts(&self) -> Vec<Context> {
         match self.view.overlay {
-            None => Context::main(self.control.source),
-            Some(Overlay::Help { .. }) => &[Context::Help],
-            Some(Overlay::Question(_)) => &[Context::Question],
+            None => Context::of(self.control.source, self.view.tab),
+            Some(Overlay::Help { .. }) => vec![Context::Help],
+            Some(Overlay::Question(Question::Leave)) => vec![Context::Leaving],
+            Some(Overlay::Question(_)) => vec![Context::Question],
+            Some(Overlay::Prompt(_)) => vec![Context::Prompt],
         }
+    }
+
+    /// Answers the last key in the footer.
+    pub(crate) fn notice(&mut self, text: impl Into<Cow<'static, str>>) {
+        self.view.notice = Some(text.into());
+    }
+
+    /// Whether the run has stopped here so that the background can go on with it.
+    pub(crate) fn is_detached(&self) -> bool {
+        let ended = self.run.summary.ended.as_ref();
+        // One that had come to its end by then is shown as such.
+        self.control.is_detaching && ended.is_some_and(|ended| matches!(ended.end, Some(RunEnd::Interrupted) | None))
     }
 
     /// Whether leaving needs no question: there is no run to lose.

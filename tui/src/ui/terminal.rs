@@ -12,7 +12,7 @@ use std::{
 };
 
 use crossterm::{
-    cursor, event, execute, queue,
+    clipboard, cursor, event, execute, queue,
     terminal::{self, BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen},
 };
 use ratatui::{Terminal, backend::CrosstermBackend, buffer::Buffer};
@@ -110,6 +110,14 @@ impl Screen {
         // Not `clear`: it asks the terminal for the cursor's position, and the event stream would swallow the answer.
         let size = self.terminal.size()?;
         self.terminal.resize(size.into())
+    }
+
+    /// Puts a text into the terminal's clipboard (OSC 52). Whether it takes it, the terminal does not say.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub(crate) fn copy(&mut self, text: &str) -> io::Result<()> {
+        execute!(self.terminal.backend_mut(), clipboard::CopyToClipboard::to_clipboard_from(text))
     }
 
     /// Gives the terminal back, stops the process group as the terminal's own ^Z would, and takes it again.

@@ -30,6 +30,11 @@ pub(crate) fn fit(text: &str, columns: usize, ellipsis: &str) -> String {
     fitted
 }
 
+/// The text with every control character, line breaks too, as a space.
+pub(crate) fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// Breaks a text into lines of at most `columns`, at spaces; only words that are wider than a line are cut.
 pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();

@@ -3,6 +3,7 @@
 //! State is never told by colour alone: every use of [`Theme::good`], [`Theme::warn`] and [`Theme::bad`] comes with a
 //! symbol and a word.
 
+use gdrtune_session::event::{Decision, NodeState};
 use ratatui::{
     style::{Color, Modifier, Style},
     symbols::{Marker, border},
@@ -68,6 +69,18 @@ pub(crate) struct Glyphs {
     pub(crate) cursor: &'static str,
     /// The axis beside the plot.
     pub(crate) axis: &'static str,
+    /// In front of the row under the cursor.
+    pub(crate) row_cursor: &'static str,
+    /// In front of a marked row.
+    pub(crate) mark: &'static str,
+    /// Sorted with the largest first, and the other way round.
+    pub(crate) sorted: [&'static str; 2],
+    /// Bars of a sparkline, the lowest first.
+    pub(crate) bars: &'static [&'static str],
+    /// Where a sparkline has no value.
+    pub(crate) missing: &'static str,
+    /// The cursor of a line that is being typed, where nothing is under it.
+    pub(crate) text_cursor: &'static str,
     /// Filled and empty cells of a gauge.
     pub(crate) gauge: [&'static str; 2],
     /// Lines of charts.
@@ -92,6 +105,12 @@ const UNICODE: Glyphs = Glyphs {
     current_point: "×",
     cursor: "┊",
     axis: "│",
+    row_cursor: "▸",
+    mark: "●",
+    sorted: ["▼", "▲"],
+    bars: &["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
+    missing: "×",
+    text_cursor: "▏",
     gauge: ["█", "░"],
     line: Marker::Braille,
     border: border::PLAIN,
@@ -112,6 +131,12 @@ const ASCII: Glyphs = Glyphs {
     current_point: "x",
     cursor: ":",
     axis: "|",
+    row_cursor: ">",
+    mark: "@",
+    sorted: ["v", "^"],
+    bars: &["_", ".", "-", "=", "o", "O", "#", "M"],
+    missing: "x",
+    text_cursor: "_",
     gauge: ["#", "."],
     line: Marker::Custom('.'),
     border: ascii_border("-"),
@@ -145,6 +170,8 @@ pub(crate) struct Theme {
     pub(crate) key: Style,
     /// Labels that must not be missed: emulated, paused, stopping.
     pub(crate) badge: Style,
+    /// The row under the cursor.
+    pub(crate) selected: Style,
     /// The default arm.
     pub(crate) default_series: Style,
     /// The best known.
@@ -180,12 +207,36 @@ impl Theme {
             focused: bold.add_modifier(Modifier::REVERSED),
             key: bold,
             badge: bold.add_modifier(Modifier::REVERSED),
+            selected: bold.add_modifier(Modifier::REVERSED),
             default_series: Style::new().fg(default),
             best_series: bold.fg(best),
             current_series: Style::new().fg(current),
             good: bold.fg(best),
             warn: bold.fg(warn),
             bad: bold.fg(bad),
+        }
+    }
+}
+
+impl Theme {
+    /// The style of a verdict; its word goes with it.
+    pub(crate) const fn decision(&self, decision: Decision) -> Style {
+        match decision {
+            Decision::Ship => self.good,
+            Decision::Keep => self.dim,
+            Decision::Regression => self.bad,
+            Decision::TooNoisy => self.warn,
+        }
+    }
+
+    /// The symbol and the style of a node's state; the word goes with them.
+    pub(crate) const fn node_state(&self, state: NodeState) -> (&'static str, Style) {
+        match state {
+            NodeState::Connecting => (self.glyphs.waiting, self.dim),
+            NodeState::Ready => (self.glyphs.ok, self.good),
+            NodeState::Failed => (self.glyphs.failed, self.bad),
+            NodeState::Lost => (self.glyphs.alert, self.bad),
+            NodeState::Closed => (self.glyphs.closed, self.dim),
         }
     }
 }

@@ -18,7 +18,7 @@ use ratatui::{
 use super::{draw_panel, draw_parts, row};
 use crate::ui::{
     run::{PointSeries, Summary},
-    state::{Panel, State},
+    state::State,
     text,
     theme::Theme,
 };
@@ -36,13 +36,6 @@ pub(super) enum Quantity {
 }
 
 impl Quantity {
-    const fn panel(self) -> Panel {
-        match self {
-            Self::Busbw => Panel::Busbw,
-            Self::Latency => Panel::Latency,
-        }
-    }
-
     const fn title(self) -> &'static str {
         match self {
             Self::Busbw => "Bus bandwidth, GB/s",
@@ -108,7 +101,7 @@ pub(super) fn draw_caption(state: &State, theme: &Theme, area: Rect, buffer: &mu
     };
     let number = match summary.collectives.len() {
         0 | 1 => String::new(),
-        n => format!(" ({} of {n})", state.view.collective + 1),
+        n => format!(" ({} of {n})", state.view.tabs.overview.collective + 1),
     };
     let glyphs = &theme.glyphs;
     let mut parts = vec![
@@ -130,7 +123,7 @@ pub(super) fn draw_caption(state: &State, theme: &Theme, area: Rect, buffer: &mu
 /// The size under the cursor, or that of the last trial.
 fn cursor_point(state: &State, collective: Collective) -> Option<(Point, &PointSeries)> {
     let summary = state.shown();
-    if let Some(index) = state.view.size_cursor {
+    if let Some(index) = state.view.tabs.overview.size_cursor {
         return summary.points_of(collective).nth(index);
     }
     let trying = summary.trying?.point;
@@ -161,7 +154,7 @@ fn readout(point: Point, series: &PointSeries, theme: &Theme) -> Vec<Span<'stati
 ///        1K     16K    256K     4M
 /// ```
 pub(super) fn draw(state: &State, theme: &Theme, quantity: Quantity, area: Rect, buffer: &mut Buffer) {
-    let inner = draw_panel(state, theme, quantity.panel(), quantity.title(), "", area, buffer);
+    let inner = draw_panel(theme, quantity.title(), "", area, buffer);
     let Some(collective) = state.collective() else { return };
     let summary = state.shown();
     let series = all_series(summary, collective, quantity, theme);
@@ -342,7 +335,7 @@ fn draw_lines(frame: Frame, series: &[Series], theme: &Theme, buffer: &mut Buffe
 
 /// A vertical line through the empty cells above the size under the cursor.
 fn draw_cursor(state: &State, collective: Collective, frame: Frame, theme: &Theme, buffer: &mut Buffer) {
-    if state.view.size_cursor.is_none() {
+    if state.view.tabs.overview.size_cursor.is_none() {
         return;
     }
     let Some((point, _)) = cursor_point(state, collective) else { return };

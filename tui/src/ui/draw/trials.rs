@@ -1,7 +1,6 @@
-//! The trials table. It reads the visible rows only.
+//! The trials table, and one of them in detail. It reads the visible rows only.
 
 use gdrtune_profiles::vocab::Choice;
-use gdrtune_session::event::Arm;
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
@@ -9,11 +8,13 @@ use ratatui::{
     text::{Line, Span},
 };
 
-use super::{draw_panel, row};
+use super::{draw_cursor, draw_panel, row, trial_detail};
 use crate::ui::{
     ingest::failure_text,
+    layout::TrialsLayout,
     run::{Outcome, TrialRow},
-    state::{Panel, State},
+    state::State,
+    tabs::trials::{Column, arm_name, visible_first},
     text,
     theme::Theme,
 };
@@ -52,7 +53,8 @@ impl Columns {
         let summary = state.shown();
         // A size is at most `1023M` wide.
         let point = summary.collectives.iter().map(|c| c.name().len()).max().unwrap_or(9) + 6;
-        let trial = summary.n_trials.to_string().len().max(5);
+        // Cursor, mark and number.
+        let trial = summary.n_trials.to_string().len().max(4) + 2;
         let (arm, bandwidth) = if total < ALL_COLUMNS_MIN { (0, 0) } else { (ARM_COLUMNS, BANDWIDTH_COLUMNS) };
         // One space before the point, two before the choice.
         let fixed = trial + arm + 1 + point + 2 + TIME_COLUMNS + bandwidth + GAIN_COLUMNS;
@@ -66,35 +68,78 @@ impl Columns {
 }
 
 /// ```text
-/// ─ Trials ───────────────────────────────────────────────────── 61, 3 failed ─
+/// ─ Trials ─────────────────────────── 61 of 400, by gain ▼, filter ring ─
 ///     # arm     point          choice asked > ran       time us    GB/s  gain
-///    60 search  allreduce  64K tree/ll/2                   95.1   1.034 ✓ 1.35x
-///    59 search  allreduce  64K ring/ll/8             ✗ hung: killed after 2 s
+/// ▸  60 search  allreduce  64K tree/ll/2                   95.1   1.034 ✓ 1.35x
+///  ● 59 search  allreduce  64K ring/ll/8             ✗ hung: killed after 2 s
 /// ```
-/// The newest is on top. A failure takes the place of the numbers that it did not give.
+/// The newest is on top, if nothing else is asked for. A failure takes the place of the numbers that it did not give.
 pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    let layout = TrialsLayout::of(state, area);
+    draw_table(state, theme, layout.table, buffer);
+    if let Some(place) = layout.detail {
+        trial_detail::draw(state, theme, place, buffer);
+    }
+}
+
+fn title_right(state: &State, theme: &Theme, n_rows: usize) -> String {
+    let view = &state.view.tabs.trials;
     let n_trials = state.n_shown_trials();
-    let right = match (state.view.trials_top, state.shown().n_dropped) {
-        (Some(top), _) => format!("row {} of {n_trials}, g newest", n_trials.saturating_sub(top)),
-        (None, 0) => String::new(),
-        (None, n) => format!("{} dropped from the race", text::count(n, "choice")),
+    let mut parts = Vec::new();
+    if n_rows < n_trials {
+        parts.push(format!("{n_rows} of {n_trials}"));
+    } else if 0 < state.shown().n_dropped {
+        parts.push(format!("{} dropped from the race", text::count(state.shown().n_dropped, "choice")));
+    }
+    if view.cursor.is_some() {
+        parts.push(format!("row {}, g first", view.cursor_row(&state.run, n_trials) + 1));
+    }
+    let by = match view.column {
+        Column::Number => "newest",
+        Column::Gain => "gain",
+        Column::Busbw => "GB/s",
+        Column::Time => "time",
+        Column::Point => "point",
     };
-    let inner = draw_panel(state, theme, Panel::Trials, "Trials", &right, area, buffer);
+    if view.column != Column::Number || view.is_reversed {
+        parts.push(format!("by {by} {}", theme.glyphs.sorted[usize::from(view.is_reversed)]));
+    }
+    if !view.filter.is_empty() {
+        parts.push(format!("filter {}", view.filter.text()));
+    }
+    parts.join(", ")
+}
+
+fn draw_table(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    let view = &state.view.tabs.trials;
+    let n_trials = state.n_shown_trials();
+    let n_rows = view.n_rows(n_trials);
+    let inner = draw_panel(theme, "Trials", &title_right(state, theme, n_rows), area, buffer);
     let columns = Columns::of(state, usize::from(inner.width));
     if let Some(place) = row(inner, 0) {
         draw_heads(columns, theme, place, buffer);
     }
-    let Some(newest) = n_trials.checked_sub(1) else {
+    if n_rows == 0 {
         if let Some(place) = row(inner, 1) {
-            buffer.set_stringn(place.x, place.y, "no trial yet", usize::from(place.width), theme.dim);
+            let text = if n_trials == 0 { "no trial yet" } else { "no trial has these words: Esc shows all" };
+            buffer.set_stringn(place.x, place.y, text, usize::from(place.width), theme.dim);
         }
         return;
-    };
-    let top = state.view.trials_top.unwrap_or(newest).min(newest);
-    let rows = usize::from(inner.height).saturating_sub(1);
-    for (index, number) in (0..=top).rev().take(rows).enumerate() {
-        let (Some(place), Some(trial)) = (row(inner, index + 1), state.run.trials.get(number)) else { return };
+    }
+    let top = visible_first(state);
+    let cursor = view.cursor_row(&state.run, n_trials);
+    for line in 0..usize::from(inner.height).saturating_sub(1) {
+        let position = view.position(top + line, n_trials);
+        let trial = position.and_then(|position| Some((position, state.run.trials.get(position)?)));
+        let (Some(place), Some((position, trial))) = (row(inner, line + 1), trial) else { return };
         draw_trial(state, trial, columns, theme, place, buffer);
+        if view.marks.contains(&position) {
+            buffer.set_string(place.x + 1, place.y, theme.glyphs.mark, Style::new());
+        }
+        // Without a cursor the table follows the newest.
+        if view.cursor.is_some() && top + line == cursor {
+            draw_cursor(theme, place, buffer);
+        }
     }
 }
 
@@ -122,16 +167,17 @@ fn draw_trial(state: &State, row: &TrialRow, columns: Columns, theme: &Theme, pl
     let ellipsis = theme.glyphs.ellipsis;
     let size = gdrtune_profiles::size::Size(row.point.bytes).to_string();
     let name_columns = point.saturating_sub(6);
-    let arm_text = if 0 < arm { arm_text(row.arm) } else { "" };
+    let arm_text = if 0 < arm { [" ", arm_name(row.arm)].concat() } else { String::new() };
     let name = row.point.collective.name();
     let start = format!("{:>trial$}{arm_text:arm$} {name:name_columns$}{size:>6}  ", row.trial);
     let asked = text::fit(&choice_text(row.requested, row.selected, theme), choice, ellipsis);
     let pad = choice.saturating_sub(text::width(&asked));
     let mut line = Line::from(vec![Span::raw(start), Span::raw(asked), Span::raw(" ".repeat(pad))]);
     match &row.outcome {
-        Outcome::Timed { time_us, busbw_gbs, gain } => {
-            let time = text::microseconds(*time_us);
-            let busbw = if 0 < bandwidth { text::bandwidth(*busbw_gbs) } else { String::new() };
+        Outcome::Timed(measured) => {
+            let gain = measured.gain;
+            let time = text::microseconds(measured.time_us);
+            let busbw = if 0 < bandwidth { text::bandwidth(measured.busbw_gbs) } else { String::new() };
             line.push_span(Span::raw(format!("{time:>TIME_COLUMNS$}{busbw:>bandwidth$}")));
             let gain_text =
                 gain.map_or_else(|| theme.glyphs.ok.to_owned(), |g| format!("{} {}", theme.glyphs.ok, text::ratio(g)));
@@ -151,16 +197,8 @@ fn draw_trial(state: &State, row: &TrialRow, columns: Columns, theme: &Theme, pl
     buffer.set_line(place.x, place.y, &line, place.width);
 }
 
-const fn arm_text(arm: Arm) -> &'static str {
-    match arm {
-        Arm::Default => " default",
-        Arm::Search => " search",
-        Arm::Candidate => " tuned",
-    }
-}
-
 /// What was asked for, and what ran where that differs.
-fn choice_text(requested: Option<Choice>, selected: Option<Choice>, theme: &Theme) -> String {
+pub(super) fn choice_text(requested: Option<Choice>, selected: Option<Choice>, theme: &Theme) -> String {
     let arrow = theme.glyphs.arrow;
     match (requested, selected) {
         (Some(asked), Some(ran)) if runs_as_asked(asked, ran) => ran.to_string(),

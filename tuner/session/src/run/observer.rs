@@ -3,17 +3,20 @@
 use gdrtune_profiles::vocab::{Choice, Environment};
 use gdrtune_tuner::{
     bench::{Item, Outcome, Sample, Script, Setup, Timing},
-    observe::{self, Directive, Note, Observer},
+    observe::{self, Directive, Note, Observer, Wish},
     steadiness::{Steadiness, Unsteady},
 };
 
-use super::facts;
+use super::{facts, wishes::Wishes};
 use crate::{
     control::Controls,
     event::{Arm, Command, Event, Failure, Knob, Level, Phase, RanInstead, ScriptSetup, Trial, TrialResult},
     recorder::Recorder,
     resume::Numbers,
 };
+
+/// What is said of a trial that the user skipped.
+const SKIPPED: &str = "skipped by the user";
 
 /// The watcher of a run: everything goes to the recorder.
 pub(super) struct RunObserver<'a> {
@@ -37,12 +40,19 @@ pub(super) struct RunObserver<'a> {
     finish_at: Option<u64>,
     /// Whether that answer is in the store.
     is_finishing: bool,
+    /// What the user wants otherwise.
+    pub(super) wishes: Wishes<'a>,
     steadiness: Steadiness,
 }
 
 impl<'a> RunObserver<'a> {
     /// The watcher of a run whose next events have these numbers.
-    pub(super) fn new(recorder: &'a Recorder, controls: &'a Controls, first: Numbers, finish_at: Option<u64>) -> Self {
+    pub(super) fn new(
+        recorder: &'a Recorder,
+        controls: &'a Controls,
+        (first, finish_at): (Numbers, Option<u64>),
+        wishes: Wishes<'a>,
+    ) -> Self {
         Self {
             recorder,
             controls,
@@ -55,6 +65,7 @@ impl<'a> RunObserver<'a> {
             questions: 0,
             finish_at,
             is_finishing: false,
+            wishes,
             steadiness: Steadiness::default(),
         }
     }
@@ -65,6 +76,9 @@ impl<'a> RunObserver<'a> {
     }
 
     fn script(&mut self, script: &Script) {
+        if self.controls.cancel().take_skip() {
+            self.recorder.log(Level::Info, "", "nothing was skipped, as nothing was being measured");
+        }
         let setup = match &script.setup {
             Setup::Site => ScriptSetup::Site,
             Setup::Live(environment) => ScriptSetup::Live { environment: environment.clone() },
@@ -112,6 +126,7 @@ impl<'a> RunObserver<'a> {
                 (Some(*selected), TrialResult::Failed { kind: Failure::Substituted, detail, ran })
             }
             Outcome::Unsupported(why) => (None, failed(Failure::Unsupported, why)),
+            Outcome::Skipped => (None, failed(Failure::Skipped, SKIPPED)),
             Outcome::Wrong(why) => {
                 self.failed += 1;
                 (None, failed(Failure::Wrong, why))
@@ -158,11 +173,11 @@ impl Observer for RunObserver<'_> {
                 let (environment, why) = (environment.clone(), why.to_owned());
                 Event::EnvironmentStarted { index: index as u64, environment, why }
             }
-            Note::EnvironmentScored { index, environment, score, abandoned } => Event::EnvironmentScored {
+            Note::EnvironmentScored { index, environment, score, given_up } => Event::EnvironmentScored {
                 index: index as u64,
                 environment: environment.clone(),
                 score: score.is_finite().then_some(score),
-                note: if abandoned { "given up early: clearly worse".to_owned() } else { String::new() },
+                note: given_up.map(|why| format!("given up early: {why}")).unwrap_or_default(),
             },
             Note::EnvironmentFailed { environment, why } => Event::EnvironmentScored {
                 index: self.environment,
@@ -173,6 +188,8 @@ impl Observer for RunObserver<'_> {
             Note::Dropped { environment, point, choice, why } => {
                 Event::Dropped { environment: environment.clone(), point, choice, why: why.to_owned() }
             }
+            // Whoever asked for it takes it.
+            Note::SoFar(_) => return,
             Note::Importance(knobs) => Event::Importance { knobs: knobs.iter().map(Knob::from).collect() },
             Note::PointLeftOut { point, why } => {
                 let text = format!("{point} is left out, as its default cannot be measured: {why}");
@@ -188,6 +205,10 @@ impl Observer for RunObserver<'_> {
             },
         };
         self.recorder.record(event);
+    }
+
+    fn wishes(&mut self) -> Vec<Wish> {
+        self.wishes.take(self.questions + 1)
     }
 
     fn directive(&mut self) -> Directive {
