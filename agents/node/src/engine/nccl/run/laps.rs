@@ -21,7 +21,7 @@ impl Laps {
         Self { calls, length: calls.div_ceil(MOST_LAPS).max(1) }
     }
 
-    /// All calls in a lap of their own: those of a graph, which has no time stamps within.
+    /// All calls in one lap: those of a graph, which has no time stamps within.
     pub(super) fn one(calls: usize) -> Self {
         Self { calls, length: calls.max(1) }
     }
