@@ -3,36 +3,42 @@
 #
 # GDRTUNE is the program, NCCL_TESTS_DIR the folder with nccl-tests' *_perf programs, built with MPI=1 ("-" where no step
 # needs it). One rank per GPU, nothing emulated. Without STEP all steps run, in this order; one that has ended well leaves
-# OUT_DIR/STEP/done and is not run again (remove it for that), and `bench` goes on after the last whole pair. Files are
+# OUT_DIR/STEP/done and is not run again (remove it for that), and `bench` and `graphs` go on after the last whole pair. Files are
 # under OUT_DIR/STEP. A step that fails or overruns its limit (STEP_LIMIT seconds, in brackets) does not keep the
 # others from running. Exit 1 where one failed or found a difference, 2 for wrong use.
 #
 #   topology  [60]   what nvidia-smi, the driver and NCCL say (topo.txt), and what gdrtune says of it in a short run
-#   tune      [300]  `gdrtune tune` with each of SEEDS (1 2), TUNE_BUDGET (90s), TUNE_COLLECTIVES (allreduce,allgather),
+#   tune      [400]  `gdrtune tune` with each of SEEDS (1 2), TUNE_BUDGET (90s), TUNE_COLLECTIVES (allreduce,allgather),
 #                    TUNE_SIZES (1K-64M): the verdicts side by side, GPU memory before and after, processes left, trial rate,
 #                    cost of a communicator's start
 #   grid      [240]  every choice of COLLECTIVES (allreduce,allgather,reducescatter,broadcast,reduce) that NCCL allows, with 1 to
 #                    32 channels, at GRID_SIZES (1K-256M), GRID_REPEATS (3) samples each, checked: grid.csv in the columns of
 #                    benches/search/data; default.csv has NCCL's own choice in processes with nothing set
-#   bench     [280]  `gdrtune bench` against nccl-tests, COLLECTIVES, MIN to MAX (8, 4G) by 4, in PAIRS (5) interleaved pairs of
-#                    fresh process sets, whose order alternates: raw times as CSV, ratio.py's table for each
-#                    collective; DIFFERENT is more than 2 % off from 1 MiB and 10 % below (BANDS, "0.02 0.10");
+#   bench     [480]  `gdrtune bench` against nccl-tests, COLLECTIVES, MIN to MAX (8, 4G) by 4, in PAIRS (5) pairs of fresh process
+#                    sets per collective, one right after the other, whose order alternates: raw times as CSV, ratio.py's
+#                    table for each collective; DIFFERENT is more than 2 % off from 1 MiB and 10 % below (BANDS, "0.02 0.10");
 #                    of all-gather and reduce-scatter sizes from 16 bytes a rank on, which is the least that nccl-tests takes
+#   graphs    [180]  the same of sizes below 1 MiB, with the calls captured into CUDA graphs. Called one by one, such calls wait
+#                    for the CPU, which needs 7 to 12 us for each where a VM's CPUs are shared; in a graph they do not, so
+#                    that two programs can be told apart by less than that. Between two H200 (NCCL 2.28.9) gdrtune took
+#                    0.96 to 1.01 of nccl-tests' time, mostly 0.1 to 0.2 us less, and 0.90 for 256 bytes of broadcast and reduce:
+#                    nccl-tests' reduce takes 4.55 us there, but 4.25 in place, and 4.27 and 4.18 for 128 and 512 bytes
 #
 # NVLink multicast stays off: NCCL_NVLS_ENABLE=0, TORCH_SYMM_MEM_DISABLE_MULTICAST=1 and NVSHMEM_DISABLE_NVLS=1 are set for
 # all that is started; another value in the caller's environment is refused.
 #
-# RANKS (all GPUs); REPEATS of gdrtune in `bench` (3); iterations of nccl-tests below 256 MiB and from there: SMALL_ITERATIONS
-# (1000), LARGE_ITERATIONS (20; few iterations have the batch's start and end in their time), WARMUPS (5); CPUS_PER_RANK that
-# both are bound to in `bench` (4; 0: not bound); MPIRUN (mpirun), MPI_FLAGS; GDRTUNE_NCCL_LIB names NCCL for both, which
-# else is the one that nccl-tests finds. Needs bash 5.1 and python3.
+# RANKS (all GPUs); REPEATS of gdrtune in `bench` and `graphs` (3); iterations of nccl-tests below 256 MiB and from there:
+# SMALL_ITERATIONS (1000), LARGE_ITERATIONS (20; few iterations have the batch's start and end in their time), WARMUPS (5), in
+# `graphs` GRAPH_CALLS a graph (250) and GRAPH_LAUNCHES (8); CPUS_PER_RANK that both are bound to there (4; 0: not bound);
+# MPIRUN (mpirun), MPI_FLAGS; GDRTUNE_NCCL_LIB names NCCL for both, which else is the one that nccl-tests finds. Needs
+# bash 5.1 and python3.
 set -euo pipefail
-[ $# -ge 3 ] || { sed -n '2,33s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,34s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 here=$(dirname "$(readlink -f "$0")")
 die() { echo "multi-gpu.sh: $*" >&2; exit "${rc:-1}"; }
 GDRTUNE=$(readlink -f "$1") TESTS=$2 OUT=$3
 shift 3
-ALL_STEPS=(topology tune grid bench) STEPS=("$@")
+ALL_STEPS=(topology tune grid bench graphs) STEPS=("$@")
 [ ${#STEPS[@]} -gt 0 ] || STEPS=("${ALL_STEPS[@]}")
 for step in "${STEPS[@]}"; do
   [[ " ${ALL_STEPS[*]} " = *" $step "* ]] || rc=2 die "no step $step: use ${ALL_STEPS[*]}"
@@ -59,6 +65,7 @@ MIN=$(bytes "${MIN:-8}") MAX=$(bytes "${MAX:-4G}") PAIRS=${PAIRS:-5} REPEATS=${R
 # Every rank's part is an element at least.
 [ "$MIN" -ge $((4 * RANKS)) ] || MIN=$((4 * RANKS))
 SMALL_ITERATIONS=${SMALL_ITERATIONS:-1000} LARGE_ITERATIONS=${LARGE_ITERATIONS:-20} WARMUPS=${WARMUPS:-5}
+GRAPH_CALLS=${GRAPH_CALLS:-250} GRAPH_LAUNCHES=${GRAPH_LAUNCHES:-8}
 CPUS_PER_RANK=${CPUS_PER_RANK:-4}
 MPIRUN=${MPIRUN:-mpirun}
 read -ra SEEDS <<< "${SEEDS:-1 2}"
@@ -165,7 +172,8 @@ tune() {
       echo "seed $seed:"
       python3 "$here/gpu/rate.py" "$dir/seed-$seed.jsonl" || true
     done
-    python3 "$here/gpu/verdicts.py" "${SEEDS[@]/#/$dir/seed-}" || ok=1
+    # One run has nothing to differ from.
+    [ ${#SEEDS[@]} = 1 ] || python3 "$here/gpu/verdicts.py" "${SEEDS[@]/#/$dir/seed-}" || ok=1
   } >"$dir/report.txt" 2>&1
   cat "$dir/report.txt"
   return "$ok"
@@ -191,15 +199,17 @@ for row in json.load(sys.stdin)["results"]:
         sys.exit("gdrtune, %s %s bytes: %s" % (row["collective"], row["bytes"], row["error"]))
     print(row["collective"], "gdrtune", sys.argv[1], sys.argv[2], row["bytes"], row["time_us"], sep=",")
 '
-ours() { # PAIR
-  gdrtune bench --collectives "$COLLECTIVES" --sizes "$(IFS=,; echo "${sizes[*]}")" --repeats "$REPEATS" --json \
+ours() { # COLLECTIVE PAIR
+  local flags=()
+  [ "$step" != graphs ] || flags=(--graph)
+  gdrtune bench --collectives "$1" --sizes "$(IFS=,; echo "${sizes[*]}")" --repeats "$REPEATS" --json "${flags[@]}" \
     --worker-cmd "$here/gpu/bind.sh {local_rank} $CPUS_PER_RANK {worker}" >"$dir/out" 2>"$dir/err" || return
-  python3 -c "$read_bench" "$RANKS" "$1" <"$dir/out" >>"$dir/pair.csv" 2>>"$dir/err"
+  python3 -c "$read_bench" "$RANKS" "$2" <"$dir/out" >>"$dir/pair.csv" 2>>"$dir/err"
 }
-perf() { # COLLECTIVE PAIR MIN MAX FACTOR ITERATIONS
+perf() { # COLLECTIVE PAIR MIN MAX FACTOR ITERATIONS FLAGS...
   limited "$MPIRUN" "${MPI_FLAGS[@]}" -np "$RANKS" "$here/gpu/bind.sh" - "$CPUS_PER_RANK" \
     "$TESTS/${PERF[$1]}" -g 1 -b "$3" -e "$4" -f "$5" -d float -a 1 \
-    -n "$6" -w "$WARMUPS" >"$dir/out" 2>"$dir/err" || return
+    -n "$6" -w "$WARMUPS" "${@:7}" >"$dir/out" 2>"$dir/err" || return
   # size count type redop root, then time algbw busbw #wrong, out of place and in place
   awk -v name="$1" -v ranks="$RANKS" -v pair="$2" -v wanted=" ${sizes[*]} " '
     $1 ~ /^[0-9]+$/ && NF >= 13 {
@@ -208,30 +218,42 @@ perf() { # COLLECTIVE PAIR MIN MAX FACTOR ITERATIONS
     }
     END { exit failed || !lines }' "$dir/out" >>"$dir/pair.csv" 2>>"$dir/err"
 }
-theirs() { # PAIR
-  local collective small=() large=() size
+theirs() { # COLLECTIVE PAIR
+  local small=() large=() size
   for size in "${sizes[@]}"; do
     if [ "$size" -lt 268435456 ]; then small+=("$size"); else large+=("$size"); fi
   done
-  for collective in "${collectives[@]}"; do
-    # By 2, so that the smallest is on the way too.
-    [ ${#small[@]} = 0 ] || perf "$collective" "$1" "${small[0]}" "${small[-1]}" 2 "$SMALL_ITERATIONS" || return
-    [ ${#large[@]} = 0 ] || perf "$collective" "$1" "${large[0]}" "${large[-1]}" 4 "$LARGE_ITERATIONS" || return
-  done
+  # By 2, so that the smallest is on the way too.
+  if [ "$step" = graphs ]; then
+    perf "$1" "$2" "${small[0]}" "${small[-1]}" 2 "$GRAPH_CALLS" -G "$GRAPH_LAUNCHES" || return
+  elif [ ${#small[@]} != 0 ]; then
+    perf "$1" "$2" "${small[0]}" "${small[-1]}" 2 "$SMALL_ITERATIONS" || return
+  fi
+  [ ${#large[@]} = 0 ] || perf "$1" "$2" "${large[0]}" "${large[-1]}" 4 "$LARGE_ITERATIONS"
 }
 # nccl-tests gives a rank's part of these a multiple of 16 bytes, and measures smaller sizes as none.
 smallest() { case $1 in allgather | reducescatter) echo $((16 * RANKS)) ;; *) echo "$MIN" ;; esac; }
-run_arm() { case $arm in ours) ours "$pair" ;; theirs) theirs "$pair" ;; esac; }
+run_arm() { case $arm in ours) ours "$collective" "$pair" ;; theirs) theirs "$collective" "$pair" ;; esac; }
 
-bench() {
-  [ "$TESTS" != - ] || { complain "bench needs NCCL_TESTS_DIR"; return 2; }
+bench() { compare "$MIN" "$MAX"; }
+graphs() {
+  local limit=$((MAX < 1048576 ? MAX : 524288))
+  [ "$MIN" -le "$limit" ] || { complain "graphs: no size from MIN below 1 MiB"; return 2; }
+  # The sizes of `bench`, which count down from MAX.
+  local size
+  for ((size = MAX; size > limit; size /= 4)); do :; done
+  compare "$MIN" "$((size > MIN ? size : MIN))"
+}
+
+compare() { # MIN MAX
+  [ "$TESTS" != - ] || { complain "$step needs NCCL_TESTS_DIR"; return 2; }
   command -v "$MPIRUN" >/dev/null || { complain "no $MPIRUN"; return 2; }
   [ -z "${GDRTUNE_NCCL_LIB-}" ] || [ "$(readlink -f "$(perf_nccl)")" = "$GDRTUNE_NCCL_LIB" ] ||
     { complain "nccl-tests takes another NCCL than $GDRTUNE_NCCL_LIB: $(perf_nccl)"; return 2; }
   # From MAX down by 4, and MIN.
   local sizes=() size pair arm order collective ok=0 interrupted=0
-  for ((size = MAX; size > MIN; size /= 4)); do sizes=("$size" "${sizes[@]}"); done
-  sizes=("$MIN" "${sizes[@]}")
+  for ((size = $2; size > $1; size /= 4)); do sizes=("$size" "${sizes[@]}"); done
+  sizes=("$1" "${sizes[@]}")
   for collective in "${collectives[@]}"; do
     [ -e "$dir/$collective.csv" ] || echo "kind,ranks,pair,bytes,time_us" >"$dir/$collective.csv"
   done
@@ -239,8 +261,16 @@ bench() {
     : >"$dir/pair.csv"
     order=(ours theirs)
     [ $((pair % 2)) = 1 ] || order=(theirs ours)
-    for arm in "${order[@]}"; do
-      run_arm || { complain "bench, pair $pair, $arm: failed ($?)"; tail -n 15 "$dir/out" "$dir/err" >&2; interrupted=1; break 2; }
+    # The arms of one collective follow each other at once: a machine's mood changes within seconds.
+    for collective in "${collectives[@]}"; do
+      for arm in "${order[@]}"; do
+        run_arm || {
+          complain "$step, pair $pair, $collective, $arm: failed ($?)"
+          tail -n 15 "$dir/out" "$dir/err" >&2
+          interrupted=1
+          break 3
+        }
+      done
     done
     for collective in "${collectives[@]}"; do
       awk -F, -v name="$collective" -v least="$(smallest "$collective")" \
@@ -251,7 +281,7 @@ bench() {
   done
   if [ -e "$dir/pairs" ]; then
     for collective in "${collectives[@]}"; do
-      echo "== $collective, float32, out of place, $RANKS GPUs"
+      echo "== $step: $collective, float32, out of place, $RANKS GPUs"
       python3 "$here/nccl-tests/ratio.py" "$dir/$collective.csv" --bands "${BANDS[@]}" || ok=1
     done | tee "$dir/ratios.txt"
     ! grep -q DIFFERENT "$dir/ratios.txt" || ok=1
@@ -268,9 +298,11 @@ run_step() {
     tune) tune ;;
     grid) grid ;;
     bench) bench ;;
+    graphs) graphs ;;
   esac
 }
-declare -A LIMIT=([topology]=${TOPOLOGY_LIMIT:-60} [tune]=${TUNE_LIMIT:-300} [grid]=${GRID_LIMIT:-240} [bench]=${BENCH_LIMIT:-280})
+declare -A LIMIT=([topology]=${TOPOLOGY_LIMIT:-60} [tune]=${TUNE_LIMIT:-400} [grid]=${GRID_LIMIT:-240} [bench]=${BENCH_LIMIT:-480}
+  [graphs]=${GRAPHS_LIMIT:-180})
 failed=0
 for step in "${STEPS[@]}"; do
   dir=$OUT/$step

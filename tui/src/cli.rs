@@ -46,6 +46,8 @@ Exit codes:
   130  interrupted; after SIGTERM the best so far is written, not verified";
 
 /// Tunes the collectives of a GPU cluster: measures, searches, proves, and writes a profile.
+///
+/// Without arguments, on a terminal, it opens the start screen: recent runs, clusters, and a form for a new run.
 #[derive(Debug, Parser)]
 #[command(name = "gdrtune", version = VERSION, after_help = EXIT_CODES, max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -76,6 +78,8 @@ pub(crate) enum Command {
     Attach(AttachArgs),
     /// Show a recorded run in the terminal UI as it went
     Replay(ReplayArgs),
+    /// Print the manual page, of gdrtune or of one of its commands, for man(1): `gdrtune man | man -l -`
+    Man(ManArgs),
     /// Supervise workers on this node (started by gdrtune itself)
     #[command(hide = true)]
     Agent,
@@ -88,6 +92,13 @@ pub(crate) enum Command {
     /// Run one rank (started by the agent)
     #[command(hide = true)]
     Worker(WorkerArgs),
+}
+
+/// `gdrtune man`.
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The command; without one, the page of gdrtune itself, with the keys of the terminal UI
+    pub(crate) command: Option<String>,
 }
 
 /// How a run is shown.
@@ -153,6 +164,9 @@ pub(crate) struct DemoArgs {
     /// How the run is shown.
     #[command(flatten)]
     pub(crate) show: ShowArgs,
+    /// The command line after the program; empty where it is no UTF-8 text.
+    #[arg(skip)]
+    pub(crate) words: Vec<String>,
 }
 
 /// What is measured.
@@ -319,6 +333,9 @@ pub(crate) struct TuneArgs {
     /// Long names of the options that the user wrote.
     #[arg(skip)]
     given: Vec<String>,
+    /// The command line after the program; empty where it is no UTF-8 text.
+    #[arg(skip)]
+    pub(crate) words: Vec<String>,
 }
 
 /// How collectives are called; NCCL's only.

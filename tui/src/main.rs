@@ -10,12 +10,14 @@ mod paths;
 mod ui;
 
 use std::{
+    ffi::OsString,
     io::{self, Write},
     process::ExitCode,
 };
 
 use crate::{
     cli::{Cli, Command},
+    command::start::Start,
     exit::{Exit, Failure},
 };
 
@@ -28,7 +30,15 @@ fn main() -> ExitCode {
 }
 
 fn run() -> ExitCode {
-    let cli = match Cli::read(std::env::args_os()) {
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    if command::start::is_wanted(&words) {
+        match command::start::start() {
+            Ok(Start::Leave(exit)) => return exit.into(),
+            Ok(Start::Go(chosen)) => words.extend(chosen.into_iter().map(OsString::from)),
+            Err(failure) => return fail(&failure),
+        }
+    }
+    let cli = match Cli::read(words) {
         Ok(cli) => cli,
         // clap's own code for wrong use is 2 as well; help and version are 0.
         Err(error) => error.exit(),
@@ -46,14 +56,18 @@ fn run() -> ExitCode {
         Command::Runs(args) => command::runs::runs(args),
         Command::Attach(args) => command::runs::attach(&args),
         Command::Replay(args) => command::runs::replay(&args),
+        Command::Man(args) => command::man::man(&args),
     };
     match result {
         Ok(exit) => exit.into(),
-        Err(failure) => {
-            report(&failure);
-            failure.exit.into()
-        }
+        Err(failure) => fail(&failure),
     }
+}
+
+/// Says what failed; the exit code.
+fn fail(failure: &Failure) -> ExitCode {
+    report(failure);
+    failure.exit.into()
 }
 
 /// The error and its causes; a cause that its effect already tells is not said twice.

@@ -77,8 +77,8 @@ pub enum ItemOutcome {
 pub struct Times {
     /// Wall time of the batch over its iterations.
     pub mean_us: f64,
-    /// Median lap: an equal part of the batch (one iteration, or more where a time stamp after each would cost too much),
-    /// per iteration.
+    /// Median lap: an equal part of the batch (one iteration, or more where a time stamp after each would cost too much;
+    /// all of a graph), per iteration.
     pub median_us: f64,
     /// Fastest lap, as [`Self::median_us`].
     pub min_us: f64,

@@ -1,4 +1,5 @@
-//! Reads the command line, and remembers which options the user wrote: clap fills in the defaults of the others.
+//! Reads the command line, and remembers what the user wrote: a run keeps its words, and clap fills in the defaults of options
+//! that were not written.
 
 use std::ffi::OsString;
 
@@ -12,6 +13,9 @@ impl Cli {
     /// # Errors
     /// clap's, for wrong use, and for help and version.
     pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let arguments: Vec<OsString> = arguments.into_iter().collect();
+        let words = arguments.iter().skip(1).map(|word| word.to_str().map(str::to_owned));
+        let words: Vec<String> = words.collect::<Option<_>>().unwrap_or_default();
         let mut command = Self::command();
         let matches = command.try_get_matches_from_mut(arguments)?;
         let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
@@ -20,6 +24,11 @@ impl Cli {
             let is_given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
             let given = options.filter(|option| is_given(option.get_id().as_str())).filter_map(clap::Arg::get_long);
             args.given = given.map(str::to_owned).collect();
+        }
+        match &mut cli.command {
+            Command::Tune(args) => args.words = words,
+            Command::Demo(args) => args.words = words,
+            _ => {}
         }
         Ok(cli)
     }
@@ -40,6 +49,7 @@ mod tests {
     fn what_the_user_wrote_is_known_from_the_defaults() {
         let words = ["gdrtune", "tune", "--fanout", "32", "-w", "a", "--trials=9"].map(OsString::from);
         let Command::Tune(args) = Cli::read(words).unwrap().command else { panic!("tune") };
+        assert_eq!(args.words, ["tune", "--fanout", "32", "-w", "a", "--trials=9"]);
         assert!(args.gives("fanout") && args.gives("hosts") && args.gives("trials"));
         assert!(!args.gives("sizes") && !args.gives("factor"));
     }

@@ -4,10 +4,12 @@ pub(crate) mod bench;
 mod detach;
 pub(crate) mod emit;
 pub(crate) mod install;
+pub(crate) mod man;
 pub(crate) mod node;
 mod offline;
 mod presets;
 pub(crate) mod runs;
+pub(crate) mod start;
 pub(crate) mod tune;
 pub(crate) mod verify;
 
@@ -19,6 +21,7 @@ use std::{
 };
 
 use gdrtune_profiles::{
+    diagnostic::Diagnostic,
     profile::Profile,
     size::parse_sizes,
     vocab::{DataType, Engine, Point},
@@ -66,14 +69,23 @@ fn whole_elements(from: &str, sizes: impl IntoIterator<Item = u64>, data_type: D
 /// # Errors
 /// Wrong use: a file that is no profile, with the place.
 fn read_profile(path: &Path) -> Result<(Vec<u8>, Profile), Failure> {
-    let name = path.display().to_string();
-    let text =
-        fs::read(path).map_err(|error| Failure::usage(anyhow::Error::from(error).context(format!("read {name}"))))?;
-    let (profile, diagnostics) = Profile::parse_bytes(&text, &name).map_err(Failure::usage)?;
+    let (text, profile, diagnostics) = load_profile(path)?;
     for diagnostic in &diagnostics {
         writeln!(io::stderr(), "{diagnostic}")?;
     }
     Ok((text, profile))
+}
+
+/// The same without a word; what is odd is in the third part.
+///
+/// # Errors
+/// Wrong use: a file that is no profile, with the place.
+fn load_profile(path: &Path) -> Result<(Vec<u8>, Profile, Vec<Diagnostic>), Failure> {
+    let name = path.display().to_string();
+    let text =
+        fs::read(path).map_err(|error| Failure::usage(anyhow::Error::from(error).context(format!("read {name}"))))?;
+    let (profile, diagnostics) = Profile::parse_bytes(&text, &name).map_err(Failure::usage)?;
+    Ok((text, profile, diagnostics))
 }
 
 /// Where the workers find NCCL, if the user says so.
@@ -108,6 +120,16 @@ fn library_text(path: Option<&Path>) -> Result<Option<String>, Failure> {
 /// # Errors
 /// Wrong use.
 fn cluster(hosts: &HostArgs, measure: &MeasureArgs, nccl: &NcclArgs) -> Result<ClusterRequest, Failure> {
+    cluster_heard(hosts, measure, nccl, &announce)
+}
+
+/// The same; `hear` is told which hosts these are.
+fn cluster_heard(
+    hosts: &HostArgs,
+    measure: &MeasureArgs,
+    nccl: &NcclArgs,
+    hear: &dyn Fn(&Place) -> io::Result<()>,
+) -> Result<ClusterRequest, Failure> {
     if !measure.engine.is_real() {
         let engine = measure.engine;
         return Err(Failure::usage_text(format!(
@@ -129,7 +151,7 @@ fn cluster(hosts: &HostArgs, measure: &MeasureArgs, nccl: &NcclArgs) -> Result<C
         worker_command: measure.trial.worker_command(),
         data_type: measure.sizes.data_type,
         calls: CallMode { graph: nccl.calls.graph, register_buffers: nccl.calls.register_buffers },
-        ..cluster_at(place)?
+        ..cluster_at(place, hear)?
     })
 }
 
@@ -148,9 +170,9 @@ fn min_nodes(wanted: Option<u32>, cluster: &ClusterRequest) -> Result<Option<u32
     }
 }
 
-/// The native engine on `place`, with the defaults of everything else.
-fn cluster_at(place: Place) -> Result<ClusterRequest, Failure> {
-    announce(&place)?;
+/// The native engine on `place`, with the defaults of everything else; `hear` is told which hosts these are.
+fn cluster_at(place: Place, hear: &dyn Fn(&Place) -> io::Result<()>) -> Result<ClusterRequest, Failure> {
+    hear(&place)?;
     Ok(ClusterRequest {
         build_id: BUILD_ID.to_owned(),
         executable: std::env::current_exe()?,

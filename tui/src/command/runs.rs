@@ -9,6 +9,7 @@ mod show;
 use std::{
     io::{self, IsTerminal as _, Write},
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use gdrtune_session::{index, store};
@@ -38,13 +39,19 @@ fn find(args: &RunArgs) -> Result<PathBuf, Failure> {
 }
 
 /// Whether the terminal UI can be shown.
-fn has_terminal() -> bool {
+pub(super) fn has_terminal() -> bool {
     io::stdout().is_terminal() && io::stdin().is_terminal()
+}
+
+/// Seconds since something was, for people; none of what is yet to come.
+#[expect(clippy::disallowed_methods, reason = "how long ago a run was, for people")]
+pub(super) fn age_of(began: SystemTime) -> Option<u64> {
+    Some(SystemTime::now().duration_since(began).ok()?.as_secs())
 }
 
 fn list() -> Result<Exit, Failure> {
     let dir = paths::runs_dir()?;
-    let (rows, unreadable) = index::rebuild(&dir).map_err(anyhow::Error::from)?;
+    let index::Listing { rows, unreadable, .. } = index::refresh(&dir, || true).map_err(anyhow::Error::from)?;
     let mut out = io::stdout().lock();
     if rows.is_empty() {
         writeln!(io::stderr(), "no runs in {}", dir.display())?;
@@ -56,11 +63,7 @@ fn list() -> Result<Exit, Failure> {
         )?;
     }
     for row in rows {
-        let end = if row.end.is_empty() {
-            unfinished(&dir.join(&row.run).with_extension(store::EXTENSION))
-        } else {
-            &row.end
-        };
+        let end = if row.end.is_empty() { unfinished(&store::path_of(&dir, &row.name)) } else { &row.end };
         writeln!(
             out,
             "{:<26} {:<8} {:>6} {:>8} {:>6}  {end:<14} {}",

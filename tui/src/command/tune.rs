@@ -1,6 +1,7 @@
 //! `gdrtune tune` and `gdrtune demo`: a whole run, shown by the terminal UI or by lines.
 
 use std::{
+    cell::RefCell,
     fs,
     io::{self, IsTerminal, Write},
     mem::ManuallyDrop,
@@ -24,7 +25,7 @@ use gdrtune_session::{
     control::Controls,
     event::{Command, Event, InputFile, Invocation, Owner, Record, RunEnd},
     open::{Admission, ClusterRequest},
-    output::{Existing, OutputClaim, OutputDir},
+    output::{Existing, OutputClaim, OutputDir, OutputError},
     recorder::Recorder,
     resume::Earlier,
     run::{self, Goal, OUTPUT_FILES, RunConfig, RunOutcome, Target},
@@ -84,11 +85,11 @@ impl Again {
 }
 
 pub(crate) fn demo(args: &DemoArgs, again: Option<Again>) -> Result<Exit, Failure> {
-    let cluster = super::cluster_at(hosts::this_machine(hosts::LOCAL_RANKS))?;
+    let cluster = super::cluster_at(hosts::this_machine(hosts::LOCAL_RANKS), &super::announce)?;
     let sizes = parse_sizes(DEMO_SIZES, 4).map_err(Failure::usage)?;
     let points = sizes.iter().map(|&bytes| Point { collective: Collective::AllReduce, bytes }).collect();
     let out = claim(&args.out, Existing::Replace, again.as_ref())?;
-    let invocation = invocation(&[], again.as_ref())?;
+    let invocation = invocation(&[], &args.words, again.as_ref())?;
     let config = RunConfig {
         min_lease_ms: DEMO_LEASE_MS,
         seed: args.seed,
@@ -104,23 +105,10 @@ pub(crate) fn demo(args: &DemoArgs, again: Option<Again>) -> Result<Exit, Failur
 }
 
 pub(crate) fn tune(args: &TuneArgs, again: Option<Again>) -> Result<Exit, Failure> {
-    let mut space = super::presets::space(&args.space.space)?;
-    let workload = args.goal.workload.as_deref().map(super::presets::workload).transpose()?;
-    let goal = goal(&args.goal, workload.as_ref())?;
-    let SpaceArgs { pin, exclude, add, .. } = &args.space;
-    let settings = space.settings.clone().then(SpaceSettings::parse(pin, exclude, add).map_err(Failure::usage)?);
-    let task = offline::task(args, workload.as_ref(), &settings)?;
-    let Task { target, shapes, points, budget_s, max_trials } = match task {
-        Some(task) => task,
-        None => cluster_task(args, workload.as_ref(), space.budget_s, again.as_ref())?,
-    };
-    if let Target::Offline(request) = &target {
-        // It brings its own.
-        space.name = request.name();
-    }
-    let existing = if args.force { Existing::Replace } else { Existing::Refuse };
-    let out = claim(&args.out, existing, again.as_ref())?;
-    let invocation = invocation(&inputs(args), again.as_ref())?;
+    let Plan { space, settings, goal, task } = plan(args, again.as_ref(), &super::announce)?;
+    let Task { target, shapes, points, budget_s, max_trials } = task;
+    let out = claim(&args.out, existing(args), again.as_ref())?;
+    let invocation = invocation(&inputs(args), &args.words, again.as_ref())?;
     let config = RunConfig {
         shapes,
         goal,
@@ -133,6 +121,65 @@ pub(crate) fn tune(args: &TuneArgs, again: Option<Again>) -> Result<Exit, Failur
         ..base_config(target, points, space, out, invocation)
     };
     execute(config, &args.show, args.expect_gain, again)
+}
+
+/// Says what `tune` would refuse now, before it claims its folder and reaches any host. Reads the files that the arguments
+/// name, changes nothing and prints nothing. Which hosts it would be, where the arguments do not name them.
+///
+/// # Errors
+/// Wrong use, as `tune` would say it.
+pub(crate) fn check(args: &TuneArgs) -> Result<Option<String>, Failure> {
+    for input in inputs(args) {
+        // What has no end, or waits for somebody to write, cannot be looked at.
+        if let Input::File(path) = input
+            && path.exists()
+            && !path.is_file()
+        {
+            return Err(Failure::usage_text(format!("{} is no file", path.display())));
+        }
+    }
+    let about = RefCell::new(None);
+    let hear = |place: &hosts::Place| {
+        about.borrow_mut().clone_from(&place.about);
+        Ok(())
+    };
+    plan(args, None, &hear)?;
+    OutputDir::look(&args.out, OUTPUT_FILES, existing(args)).map_err(|error| occupied(error, existing(args)))?;
+    Ok(about.into_inner())
+}
+
+/// What a run tunes, in which space, and what counts.
+struct Plan {
+    space: SpaceFile,
+    settings: SpaceSettings,
+    goal: Goal,
+    task: Task,
+}
+
+/// `hear` is told which hosts these are.
+fn plan(
+    args: &TuneArgs,
+    again: Option<&Again>,
+    hear: &dyn Fn(&hosts::Place) -> io::Result<()>,
+) -> Result<Plan, Failure> {
+    let mut space = super::presets::space(&args.space.space)?;
+    let workload = args.goal.workload.as_deref().map(super::presets::workload).transpose()?;
+    let goal = goal(&args.goal, workload.as_ref())?;
+    let SpaceArgs { pin, exclude, add, .. } = &args.space;
+    let settings = space.settings.clone().then(SpaceSettings::parse(pin, exclude, add).map_err(Failure::usage)?);
+    let task = match offline::task(args, workload.as_ref(), &settings)? {
+        Some(task) => task,
+        None => cluster_task(args, workload.as_ref(), space.budget_s, again, hear)?,
+    };
+    if let Target::Offline(request) = &task.target {
+        // It brings its own.
+        space.name = request.name();
+    }
+    Ok(Plan { space, settings, goal, task })
+}
+
+const fn existing(args: &TuneArgs) -> Existing {
+    if args.force { Existing::Replace } else { Existing::Refuse }
 }
 
 /// What decides what a run does, besides its arguments.
@@ -172,8 +219,9 @@ fn cluster_task(
     workload: Option<&Workload>,
     usual_s: f64,
     again: Option<&Again>,
+    hear: &dyn Fn(&hosts::Place) -> io::Result<()>,
 ) -> Result<Task, Failure> {
-    let mut cluster = super::cluster(&args.hosts, &args.measure, &args.nccl)?;
+    let mut cluster = super::cluster_heard(&args.hosts, &args.measure, &args.nccl, hear)?;
     if let Some(again) = again {
         again.bring_back_hosts(&mut cluster)?;
     }
@@ -247,11 +295,12 @@ fn base_config(
     }
 }
 
-/// How this process was asked for what it does, `inputs` being what its arguments name; of a run that goes on, how that was.
+/// How this process was asked for what it does in these words, `inputs` being what they name; of a run that goes on, how
+/// that was.
 ///
 /// # Errors
 /// Wrong use: a file that cannot be read, or is not what it was when the run began.
-fn invocation(inputs: &[Input<'_>], again: Option<&Again>) -> Result<Invocation, Failure> {
+fn invocation(inputs: &[Input<'_>], words: &[String], again: Option<&Again>) -> Result<Invocation, Failure> {
     let read = |input: &Input<'_>| match input {
         Input::File(path) => {
             let name = path.display().to_string();
@@ -266,10 +315,8 @@ fn invocation(inputs: &[Input<'_>], again: Option<&Again>) -> Result<Invocation,
     let host = uname().nodename().to_string_lossy().into_owned();
     let by = Owner { pid: std::process::id(), host };
     let Some(again) = again else {
-        let words = std::env::args_os().skip(1).map(|word| word.into_string().ok());
-        let args = words.collect::<Option<Vec<String>>>().unwrap_or_default();
         let dir = std::env::current_dir()?.display().to_string();
-        return Ok(Invocation { args, dir, inputs, by, out: OutputClaim::default() });
+        return Ok(Invocation { args: words.to_vec(), dir, inputs, by, out: OutputClaim::default() });
     };
     let begun = &again.earlier.invocation;
     if let Some(changed) = inputs.iter().find(|input| !begun.inputs.contains(input)) {
@@ -287,15 +334,18 @@ fn claim(path: &Path, existing: Existing, again: Option<&Again>) -> Result<Outpu
             OutputDir::claim_again(path, OUTPUT_FILES, earlier.invocation.out, |dir| is_of_run(dir, &earlier.run))
         }
     };
-    claimed.map_err(|error| {
-        let failure = Failure::usage(error);
-        match existing {
-            Existing::Refuse => {
-                failure.with_hint("choose another folder with --out; --force replaces the files of an earlier run")
-            }
-            Existing::Replace => failure.with_hint("choose another folder with --out"),
+    claimed.map_err(|error| occupied(error, existing))
+}
+
+/// A folder that cannot be taken, with the next step.
+fn occupied(error: OutputError, existing: Existing) -> Failure {
+    let failure = Failure::usage(error);
+    match existing {
+        Existing::Refuse => {
+            failure.with_hint("choose another folder with --out; --force replaces the files of an earlier run")
         }
-    })
+        Existing::Replace => failure.with_hint("choose another folder with --out"),
+    }
 }
 
 /// Whether the folder's profile is of that run.

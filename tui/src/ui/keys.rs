@@ -58,6 +58,32 @@ impl Context {
         tab.contexts().iter().chain(of_source).copied().collect()
     }
 
+    /// What it is called where all keys are listed.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Main => "Everywhere",
+            Self::Live | Self::LiveElsewhere => "A run of this process",
+            Self::LiveSearch => "Search, in a run of this process",
+            Self::Attached => "A run that is watched",
+            Self::Replay => "Replay",
+            Self::Rows => "Views with rows",
+            Self::Filtered => "Views that can be filtered",
+            Self::Sorted => "Views that can be sorted",
+            Self::Marked => "Views whose rows can be marked",
+            Self::Overview => "Overview",
+            Self::Sizes => "Sizes",
+            Self::Search => "Search",
+            Self::Cluster => "Cluster",
+            Self::Trials => "Trials",
+            Self::Profile => "Profile",
+            Self::Log => "Log",
+            Self::Question => "Questions",
+            Self::Leaving => "The question how to leave",
+            Self::Help => "Help",
+            Self::Prompt => "Typing a line",
+        }
+    }
+
     /// The heading of its keys in the help.
     pub(crate) const fn heading(self) -> &'static str {
         match self {
@@ -119,6 +145,9 @@ pub(crate) enum Action {
     Copy,
     Export,
     OpenDetail,
+    Toggle,
+    Expand,
+    Collapse,
     NextLevel,
     NextSection,
     PreviousSection,
@@ -141,21 +170,21 @@ pub(crate) struct Chord {
     control: bool,
 }
 
-const fn key(code: KeyCode) -> Chord {
+pub(super) const fn key(code: KeyCode) -> Chord {
     Chord { code, control: false }
 }
 
-const fn char(c: char) -> Chord {
+pub(super) const fn char(c: char) -> Chord {
     key(KeyCode::Char(c))
 }
 
-const fn control(c: char) -> Chord {
+pub(super) const fn control(c: char) -> Chord {
     Chord { code: KeyCode::Char(c), control: true }
 }
 
 impl Chord {
     /// Whether a key event is this chord. Shift is part of the character that arrives, so it is not compared.
-    fn matches(self, event: KeyEvent) -> bool {
+    pub(super) fn matches(self, event: KeyEvent) -> bool {
         let modifiers = event.modifiers - KeyModifiers::SHIFT;
         let wanted = if self.control { KeyModifiers::CONTROL } else { KeyModifiers::NONE };
         self.code == event.code && modifiers == wanted
@@ -277,6 +306,9 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     Overview Down [key(KeyCode::Down), char('j')] Some("size"), "read the next larger size off the charts";
     Overview Top [char('g'), key(KeyCode::Home)] None, "read the smallest size off the charts";
     Overview Bottom [char('G'), key(KeyCode::End)] None, "read the largest size off the charts";
+    Cluster Toggle [key(KeyCode::Enter)] Some("open"), "show what a node or a group has, or no more";
+    Cluster Expand [key(KeyCode::Right), char('l')] None, "show what is below the row, or go there";
+    Cluster Collapse [key(KeyCode::Left), char('h')] None, "fold the row, or go to the one above it in the tree";
     Trials OpenDetail [key(KeyCode::Enter)] Some("detail"), "show the trial in detail: samples, settings, log";
     Profile NextSection [char(']'), key(KeyCode::Right), char('l')] Some("section"), "show the next part: rules, differences, each file";
     Profile PreviousSection [char('['), key(KeyCode::Left), char('h')] None, "show the part before";
@@ -338,6 +370,19 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
 /// The entries of some contexts, in table order.
 pub(crate) fn bindings(contexts: &[Context]) -> impl Iterator<Item = &'static Binding> {
     BINDINGS.iter().filter(move |b| contexts.contains(&b.context))
+}
+
+/// All entries by where they are read, in table order; what every view with rows has is said once.
+pub(crate) fn sections() -> Vec<(&'static str, Vec<&'static Binding>)> {
+    let mut sections: Vec<(&'static str, Vec<&'static Binding>)> = Vec::new();
+    for binding in BINDINGS {
+        let name = binding.context.name();
+        match sections.iter_mut().find(|section| section.0 == name) {
+            Some(section) => section.1.push(binding),
+            None => sections.push((name, vec![binding])),
+        }
+    }
+    sections
 }
 
 /// The entries of some contexts that have a word in the footer: how to leave and to ask first, then what is the view's own.

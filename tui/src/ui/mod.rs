@@ -24,12 +24,14 @@ mod export;
 mod fault;
 mod filter;
 mod ingest;
-mod keys;
+pub(crate) mod keys;
 mod layout;
 mod line_edit;
 mod load;
+mod parts;
 pub(crate) mod replay;
 mod run;
+pub(crate) mod start;
 mod state;
 mod tabs;
 mod terminal;
@@ -43,6 +45,7 @@ mod tests;
 pub(crate) use self::{
     state::{Colour, Input, Playback, Source, Speed},
     terminal::Mouse,
+    text::ago,
     theme::{Charset, ThemeName},
 };
 use self::{

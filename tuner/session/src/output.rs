@@ -83,10 +83,17 @@ impl OutputDir {
         Ok(dir)
     }
 
+    /// Whether a claim would be refused for what is at `path` now; changes nothing there.
+    ///
+    /// # Errors
+    /// [`OutputError`] as of [`OutputDir::claim`], but for what only writing shows.
+    pub fn look(path: &Path, names: &[&str], existing: Existing) -> Result<(), OutputError> {
+        refuse_file(path)?;
+        Self { path: path.to_owned(), is_new: false, existing, token: 0 }.check_free(names.iter().copied())
+    }
+
     fn make(path: &Path, existing: Existing) -> Result<Self, OutputError> {
-        if path.exists() && !path.is_dir() {
-            return Err(OutputError::NotAFolder(path.to_owned()));
-        }
+        refuse_file(path)?;
         let is_new = !path.exists();
         fs::create_dir_all(path).map_err(io_error("create the output folder", path))?;
         Ok(Self { path: path.to_owned(), is_new, existing, token: rand::random() })
@@ -210,6 +217,10 @@ impl OutputDir {
     }
 }
 
+fn refuse_file(path: &Path) -> Result<(), OutputError> {
+    if path.exists() && !path.is_dir() { Err(OutputError::NotAFolder(path.to_owned())) } else { Ok(()) }
+}
+
 /// Writes one file whole: whoever reads `path` sees the old text or the new one. What is no file (a pipe, a device) is written
 /// to as it is.
 ///
@@ -282,7 +293,10 @@ mod tests {
         let out = OutputDir::claim(&dir.path().join("a/b"), NAMES, Existing::Refuse).unwrap();
         out.write_all(&[file("profile.toml", "1")]).unwrap();
         assert!(out.write_all(&[file("profile.toml", "2")]).is_err(), "another run was faster");
+        assert!(OutputDir::look(out.path(), NAMES, Existing::Replace).is_ok());
+        let looked = OutputDir::look(out.path(), NAMES, Existing::Refuse).unwrap_err().to_string();
         let error = OutputDir::claim(out.path(), NAMES, Existing::Refuse).unwrap_err();
+        assert_eq!(error.to_string(), looked);
         assert!(error.to_string().ends_with("a/b already holds profile.toml of an earlier run"), "{error}");
         let again = OutputDir::claim(out.path(), NAMES, Existing::Replace).unwrap();
         again.write_all(&[file("profile.toml", "2"), file("nccl.conf", "")]).unwrap();

@@ -31,6 +31,11 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// Ending of a run's file.
 pub const EXTENSION: &str = "jsonl";
 
+/// The file of the run of this name in a folder of runs.
+pub fn path_of(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{name}.{EXTENSION}"))
+}
+
 /// A run store that could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -102,7 +107,7 @@ impl RunWriter {
     /// [`StoreError::Io`], also where a run of that name exists.
     pub fn create(dir: &Path, run: &str) -> Result<Self, StoreError> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(StoreError::io("create", dir))?;
-        let path = dir.join(run).with_extension(EXTENSION);
+        let path = path_of(dir, run);
         let file = OpenOptions::new()
             .append(true)
             .create_new(true)

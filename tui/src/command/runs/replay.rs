@@ -4,7 +4,6 @@ use std::{
     fs,
     io::{self, Write as _},
     path::Path,
-    time::SystemTime,
 };
 
 use gdrtune_session::{
@@ -51,12 +50,11 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
 }
 
 /// Seconds since the run began by its id, or since its file was written.
-#[expect(clippy::disallowed_methods, reason = "how long ago a run was, for people")]
 fn age_s(path: &Path, records: &[Record]) -> Option<u64> {
     let began = records.first().and_then(|record| match &record.event {
         Event::RunStarted { run, .. } => began_at(run),
         _ => None,
     });
     let began = began.or_else(|| fs::metadata(path).and_then(|metadata| metadata.modified()).ok())?;
-    Some(SystemTime::now().duration_since(began).ok()?.as_secs())
+    super::age_of(began)
 }

@@ -11,6 +11,7 @@ use ratatui::{
 use super::{draw_parts, draw_right, row};
 use crate::ui::{
     keys,
+    parts::{add_keys, line_spans},
     state::{Asks, Overlay, Playback, Prompt, State},
     text,
     theme::Theme,
@@ -42,17 +43,9 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
         parts.push(Span::styled(notice, theme.title));
     } else {
         let contexts = state.contexts();
-        for binding in keys::footer(&contexts).filter(|b| b.is_useful(state.run.summary.is_over())) {
-            let (Some(label), Some(chord)) = (binding.footer, binding.keys.first()) else { continue };
-            let key = Span::styled(chord.name(), theme.key);
-            let label = Span::styled(format!(" {label}  "), theme.dim);
-            // Key and word stay together.
-            let used: usize = parts.iter().map(Span::width).sum();
-            if usize::from(area.width) < used + key.width() + label.width().saturating_sub(2) {
-                break;
-            }
-            parts.extend([key, label]);
-        }
+        let useful = keys::footer(&contexts).filter(|b| b.is_useful(state.run.summary.is_over()));
+        let named = useful.filter_map(|binding| Some((binding.keys.first()?.name(), binding.footer?)));
+        add_keys(&mut parts, named, area.width, theme);
     }
     buffer.set_style(area, Style::new());
     if let Some(last) = parts.last_mut() {
@@ -79,22 +72,9 @@ fn draw_prompt(prompt: &Prompt, theme: &Theme, area: Rect, buffer: &mut Buffer) 
         Asks::Load => "profile or output folder to compare with: ",
         Asks::Budget => "add time or trials (90s, 5m, 200 trials): ",
     };
-    let (before, behind) = prompt.line.split();
-    let (under, rest) = behind.split_at(behind.chars().next().map_or(0, char::len_utf8));
-    let under = if under.is_empty() { theme.glyphs.text_cursor } else { under };
-    // Of a line that is too long, the part around the cursor is shown.
-    let room = usize::from(area.width).saturating_sub(text::width(asks) + text::width(under));
-    let mut start = before;
-    while room < text::width(start) {
-        start = start.get(start.chars().next().map_or(0, char::len_utf8)..).unwrap_or_default();
-    }
-    let rest = text::fit(rest, room.saturating_sub(text::width(start)), "");
-    let parts = vec![
-        Span::styled(asks, theme.dim),
-        Span::raw(start.to_owned()),
-        Span::styled(under.to_owned(), theme.selected),
-        Span::raw(rest),
-    ];
+    let room = usize::from(area.width).saturating_sub(text::width(asks));
+    let mut parts = vec![Span::styled(asks, theme.dim)];
+    parts.extend(line_spans(&prompt.line, room, theme));
     let used = draw_parts(parts, area, buffer);
     let keys = || {
         vec![

@@ -16,6 +16,7 @@ use super::text;
 mod arrivals;
 mod draft;
 mod log;
+pub(crate) mod node_groups;
 mod points;
 mod search;
 mod trials;
@@ -24,6 +25,7 @@ pub(crate) use self::{
     arrivals::{Arrival, ArrivalKind, Arrivals},
     draft::Draft,
     log::{Log, LogLine},
+    node_groups::NodeGroups,
     points::{BestKnown, Current, PointSeries, PointVerdict},
     search::{Cell, EnvironmentRow, SearchSeen, Space},
     trials::{Measured, Outcome, TrialRow},
@@ -65,6 +67,8 @@ pub(crate) struct Summary {
     pub(crate) phase: Option<Phase>,
     /// By rank order.
     pub(crate) nodes: BTreeMap<u32, Node>,
+    /// What they have, and which are alike.
+    pub(crate) node_groups: NodeGroups,
     pub(crate) points: BTreeMap<Point, PointSeries>,
     /// In the order of the run.
     pub(crate) collectives: Vec<Collective>,

@@ -106,12 +106,19 @@ impl<'a> Run<'a> {
 
     /// Times the batch. The stream is idle, and all ranks have just met.
     fn batch(&mut self, captured: Option<Captured>) -> Result<ItemOutcome, EngineError> {
-        let laps = captured.as_ref().map_or_else(|| Laps::of(self.item.iterations as usize), Captured::laps);
+        let laps = match &captured {
+            Some(captured) => Laps::one(captured.calls()),
+            None => Laps::of(self.item.iterations as usize),
+        };
         let seen = self.plugin_calls();
         let cpu_us = timing::process_cpu_us();
         let started = Instant::now();
         match &captured {
-            Some(captured) => self.launch(captured)?,
+            Some(captured) => {
+                self.ready.device.record(0)?;
+                self.launch(captured)?;
+                self.ready.device.record(1)?;
+            }
             None => self.queue_batch(laps)?,
         }
         self.ready.wait()?;

@@ -8,12 +8,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use crate::{
-    CAPTURE_INVALIDATED, ILLEGAL_STATE, INVALID_VALUE, LAUNCH_FAILED, NOT_SUPPORTED, SUCCESS, locked, number, stamp,
-};
-
-/// `CU_EVENT_RECORD_EXTERNAL`.
-const EXTERNAL: c_uint = 1;
+use crate::{CAPTURE_INVALIDATED, ILLEGAL_STATE, INVALID_VALUE, LAUNCH_FAILED, NOT_SUPPORTED, SUCCESS, locked, number};
 
 /// Another library's work: run at each launch, and released with the last graph that has it.
 struct Work {
@@ -29,21 +24,16 @@ impl Drop for Work {
     }
 }
 
-enum Node {
-    Work(Work),
-    Stamp(usize),
-}
-
 /// A capture that is going on.
 struct Capture {
-    nodes: Vec<Node>,
+    nodes: Vec<Work>,
     is_spoiled: bool,
 }
 
 static CAPTURE: Mutex<Option<Capture>> = Mutex::new(None);
 
 /// Graphs and what was instantiated of them, by number from 1.
-static GRAPHS: Mutex<Vec<Option<Arc<Vec<Node>>>>> = Mutex::new(Vec::new());
+static GRAPHS: Mutex<Vec<Option<Arc<Vec<Work>>>>> = Mutex::new(Vec::new());
 
 /// Spoils the capture, if one is going on, and says so.
 pub(crate) fn forbid() -> bool {
@@ -60,7 +50,7 @@ pub(crate) extern "C" fn standin_cuda_capture(
 ) -> c_int {
     let mut capture = locked(&CAPTURE);
     let Some(capture) = capture.as_mut() else { return 0 };
-    capture.nodes.push(Node::Work(Work { run, release, context: context.expose_provenance() }));
+    capture.nodes.push(Work { run, release, context: context.expose_provenance() });
     1
 }
 
@@ -77,13 +67,13 @@ pub(crate) extern "C" fn cuStreamBeginCapture_v2(_stream: usize, _mode: c_uint) 
     SUCCESS
 }
 
-fn add(nodes: Arc<Vec<Node>>) -> usize {
+fn add(nodes: Arc<Vec<Work>>) -> usize {
     let mut graphs = locked(&GRAPHS);
     graphs.push(Some(nodes));
     graphs.len()
 }
 
-fn find(number: usize) -> Option<Arc<Vec<Node>>> {
+fn find(number: usize) -> Option<Arc<Vec<Work>>> {
     number.checked_sub(1).and_then(|index| locked(&GRAPHS).get(index).cloned().flatten())
 }
 
@@ -105,19 +95,6 @@ pub(crate) unsafe extern "C" fn cuStreamEndCapture(_stream: usize, graph: *mut u
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn cuEventRecordWithFlags(event: usize, _stream: usize, flags: c_uint) -> c_int {
-    let mut capture = locked(&CAPTURE);
-    match capture.as_mut() {
-        Some(capture) if flags == EXTERNAL => {
-            capture.nodes.push(Node::Stamp(event));
-            SUCCESS
-        }
-        None if flags == 0 => stamp(event),
-        _ => INVALID_VALUE,
-    }
-}
-
-#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn cuGraphInstantiateWithFlags(
     out: *mut usize,
     graph: usize,
@@ -132,13 +109,10 @@ pub(crate) unsafe extern "C" fn cuGraphInstantiateWithFlags(
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cuGraphLaunch(executable: usize, _stream: usize) -> c_int {
     let Some(nodes) = find(executable) else { return INVALID_VALUE };
-    let run = |node: &Node| match node {
-        Node::Stamp(event) => stamp(*event),
-        // SAFETY: the graph holds the work, so it was not released.
-        Node::Work(work) => match unsafe { (work.run)(std::ptr::with_exposed_provenance_mut(work.context)) } {
-            0 => SUCCESS,
-            _ => LAUNCH_FAILED,
-        },
+    // SAFETY: the graph holds the work, so it was not released.
+    let run = |work: &Work| match unsafe { (work.run)(std::ptr::with_exposed_provenance_mut(work.context)) } {
+        0 => SUCCESS,
+        _ => LAUNCH_FAILED,
     };
     nodes.iter().map(run).find(|result| *result != SUCCESS).unwrap_or(SUCCESS)
 }

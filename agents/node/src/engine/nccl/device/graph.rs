@@ -3,17 +3,14 @@
 
 use cudarc::driver::{
     result,
-    sys::{
-        self, CUevent_record_flags, CUgraph, CUgraphExec, CUgraphInstantiate_flags,
-        CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
-    },
+    sys::{CUgraph, CUgraphExec, CUgraphInstantiate_flags, CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL},
 };
 
 use super::{Device, failed};
 use crate::engine::{EngineError, nccl::loader};
 
 /// What older drivers lack: the last one came with CUDA 11.4.
-const FUNCTIONS: [&str; 3] = ["cuStreamBeginCapture_v2", "cuEventRecordWithFlags", "cuGraphInstantiateWithFlags"];
+const FUNCTIONS: [&str; 2] = ["cuStreamBeginCapture_v2", "cuGraphInstantiateWithFlags"];
 
 /// A graph that can be launched. Destroyed when dropped: before the communicator whose calls are in it, as that waits for it.
 pub(in crate::engine::nccl) struct Graph {
@@ -35,17 +32,6 @@ impl Device {
         // Thread-local, as in nccl-tests: what other threads of NCCL allocate meanwhile must not spoil the capture.
         // SAFETY: the stream is valid, and captures nothing yet.
         unsafe { result::stream::begin_capture(self.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) }.map_err(failed(what))
-    }
-
-    /// Adds a time stamp to what is captured; the event was reserved. A plain record would only be an edge of the graph.
-    ///
-    /// # Errors
-    /// Where the driver refuses; the capture is of no use then, and still has to be ended.
-    pub(in crate::engine::nccl) fn record_captured(&self, event: usize) -> Result<(), EngineError> {
-        let external = CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL as u32;
-        // SAFETY: event and stream are valid, and of the same context.
-        let recorded = unsafe { sys::cuEventRecordWithFlags(self.events[event], self.stream, external) };
-        recorded.result().map_err(failed("record an event in a CUDA graph"))
     }
 
     /// Ends the capture; the stream runs again what is queued on it, whatever comes of this.

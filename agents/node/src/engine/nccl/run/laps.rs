@@ -21,6 +21,11 @@ impl Laps {
         Self { calls, length: calls.div_ceil(MOST_LAPS).max(1) }
     }
 
+    /// All calls in one lap: those of a graph, which has no time stamps within.
+    pub(super) fn one(calls: usize) -> Self {
+        Self { calls, length: calls.max(1) }
+    }
+
     /// Number of calls in the batch.
     pub(super) fn calls(self) -> usize {
         self.calls
@@ -54,6 +59,7 @@ mod tests {
         assert_eq!((0..3).map(|call| laps.event_after(call)).collect::<Vec<_>>(), [Some(1), Some(2), Some(3)]);
         assert_eq!(laps.lengths().collect::<Vec<_>>(), [1, 1, 1]);
         assert_eq!(Laps::of(0).events(), 1, "the start");
+        assert_eq!((Laps::one(500).events(), Laps::one(500).lengths().collect::<Vec<_>>()), (2, vec![500]));
     }
 
     #[test]
