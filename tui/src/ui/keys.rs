@@ -94,10 +94,17 @@ impl Context {
             Self::Question | Self::Leaving => "Question",
             Self::Help => "Help",
             Self::Prompt => "Typing",
-            Self::Rows | Self::Filtered | Self::Sorted | Self::Marked => "This view",
-            Self::Overview | Self::Sizes | Self::Search | Self::Cluster | Self::Trials | Self::Profile | Self::Log => {
-                "This view"
-            }
+            Self::Rows
+            | Self::Filtered
+            | Self::Sorted
+            | Self::Marked
+            | Self::Overview
+            | Self::Sizes
+            | Self::Search
+            | Self::Cluster
+            | Self::Trials
+            | Self::Profile
+            | Self::Log => "This view",
         }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) use self::{
     log::{Log, LogLine},
     node_groups::NodeGroups,
     points::{BestKnown, Current, PointSeries, PointVerdict},
-    search::{Cell, EnvironmentRow, SearchSeen, Space},
+    search::{SearchSeen, Space},
     trials::{Measured, Outcome, TrialRow},
 };
 

@@ -75,7 +75,7 @@ impl Cell {
     pub(crate) fn median_us(&self) -> Option<f64> {
         let samples = &self.samples_us;
         let upper = f64::from(*samples.get(samples.len() / 2)?);
-        let lower = f64::from(*samples.get((samples.len() - 1) / 2)?);
+        let lower = f64::from(*samples.get(samples.len().checked_sub(1)? / 2)?);
         Some(f64::midpoint(lower, upper))
     }
 
