@@ -282,7 +282,12 @@ impl<W: Write + Send> Progress for PlainLines<W> {
             Event::Verdict { point, speedup, default_us, tuned_us, decision, note } => {
                 self.line(t, &verdict_text(*point, speedup, *default_us, *tuned_us, *decision, note))
             }
-            Event::Written { files } => files.iter().try_for_each(|file| self.line(t, &format!("wrote {file}"))),
+            Event::Wish { wish, .. } => self.line(t, &wish.to_string()),
+            Event::Extended(extension) => {
+                self.budget_s = extension.budget_s.filter(|_| self.budget_s.is_some());
+                self.line(t, &extension.to_string())
+            }
+            Event::Written { files, .. } => files.iter().try_for_each(|file| self.line(t, &format!("wrote {file}"))),
             Event::Log { level, host, text } if *level >= Level::Info => self.log(t, *level, host, text),
             Event::Finished { summary, .. } => self.end(t, summary),
             Event::Invoked(_)
@@ -314,7 +319,9 @@ fn trouble_text(host: &str, state: NodeState, detail: &str) -> String {
 const fn is_failure(result: &TrialResult) -> bool {
     match result {
         TrialResult::Timed { .. } => false,
-        TrialResult::Failed { kind, .. } => !matches!(kind, Failure::Substituted | Failure::Unsupported),
+        TrialResult::Failed { kind, .. } => {
+            !matches!(kind, Failure::Substituted | Failure::Unsupported | Failure::Skipped)
+        }
     }
 }
 
@@ -376,6 +383,7 @@ pub(crate) const fn failure_name(kind: Failure) -> &'static str {
         Failure::Crashed => "crashed",
         Failure::Unsupported => "unsupported",
         Failure::Substituted => "substituted",
+        Failure::Skipped => "skipped",
     }
 }
 

@@ -195,6 +195,8 @@ fn run_arm(
             Outcome::Wrong(why) | Outcome::Hung(why) | Outcome::Crashed(why) | Outcome::Unsupported(why) => {
                 failures.push(format!("{}: {why}", plan.points[point]));
             }
+            // The round has no samples there; the next one does.
+            Outcome::Skipped => {}
             Outcome::Substituted { selected, .. } => {
                 failures.push(format!("{}: ran {selected} instead", plan.points[point]));
             }

@@ -82,6 +82,8 @@ pub enum Outcome {
         /// Its time.
         timing: Timing,
     },
+    /// The user gave it up while it ran, which says nothing of the choice: it may be asked for again.
+    Skipped,
 }
 
 /// Times of one sample, over all ranks. Microseconds per operation.
@@ -152,8 +154,8 @@ pub trait Bench {
         true
     }
 
-    /// Runs the script and hands each sample to `sink` as it comes. A hang, a crash or a wrong result is a sample; the
-    /// bench then goes on with the next item in new processes.
+    /// Runs the script and hands each sample to `sink` as it comes. A hang, a crash or a wrong result is a sample, and so is
+    /// what the user skips ([`Cancel::take_skip`]); the bench then goes on with the next item in new processes.
     ///
     /// # Errors
     /// [`BenchError`] when no further sample of this script will come.
@@ -174,12 +176,22 @@ pub trait Bench {
         cancel: &Cancel,
         sink: &mut dyn FnMut(Sample),
     ) -> Result<(), BenchError> {
-        let mut known = earlier.samples.len();
-        self.run(script, cancel, &mut |sample| {
-            if known == 0 {
+        let mut known = earlier.samples.iter();
+        // What was skipped then is skipped now; what the user skips counts from where that process ended.
+        let again = cancel.with_own_skips();
+        let is_next_skipped = |known: &std::slice::Iter<'_, Sample>| match known.as_slice().first() {
+            Some(next) => next.outcome == Outcome::Skipped,
+            None => cancel.take_skip(),
+        };
+        if is_next_skipped(&known) {
+            again.skip();
+        }
+        self.run(script, &again, &mut |sample| {
+            if known.next().is_none() {
                 sink(sample);
-            } else {
-                known -= 1;
+            }
+            if is_next_skipped(&known) {
+                again.skip();
             }
         })
     }
@@ -196,23 +208,41 @@ pub struct Earlier<'a> {
     pub is_complete: bool,
 }
 
-/// A switch that ends a running script at once, in mid-trial. Clones share one switch.
+/// What acts on a running script at once, in mid-trial: an end, and the skipping of single measurements. Clones share one.
 #[derive(Debug, Clone, Default)]
-pub struct Cancel(Arc<AtomicBool>);
+pub struct Cancel {
+    cancelled: Arc<AtomicBool>,
+    skips: Arc<AtomicBool>,
+}
 
 impl Cancel {
-    /// A switch that is off.
+    /// Nothing is asked for.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Turns it on, for good.
+    /// Ends the script, for good.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Release);
+        self.cancelled.store(true, Ordering::Release);
     }
 
-    /// Whether it is on.
+    /// Whether it is ended.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// Asks for the measurement that runs now to be given up.
+    pub fn skip(&self) {
+        self.skips.store(true, Ordering::Release);
+    }
+
+    /// Whether that was asked for since the last call. A bench asks while a measurement runs, and before one begins.
+    pub fn take_skip(&self) -> bool {
+        self.skips.swap(false, Ordering::AcqRel)
+    }
+
+    /// One that is ended together with this one, and skips what it is told itself.
+    fn with_own_skips(&self) -> Self {
+        Self { cancelled: Arc::clone(&self.cancelled), skips: Arc::default() }
     }
 }

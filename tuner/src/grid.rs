@@ -166,6 +166,7 @@ impl Knowledge {
             Outcome::Wrong(why) => (format!("wrong result: {why}"), true),
             Outcome::Hung(why) => (format!("hung: {why}"), true),
             Outcome::Crashed(why) => (why, true),
+            Outcome::Skipped => ("it was skipped".to_owned(), false),
         };
         if let (true, Some(choice)) = (is_deadly, choice) {
             self.deadly.insert((point.collective, choice));

@@ -4,7 +4,8 @@ use gdrtune_profiles::vocab::{Choice, Environment, Point};
 
 use crate::{
     bench::{Sample, Script},
-    search::KnobImportance,
+    search::{KnobImportance, SearchOutcome},
+    space::Pin,
 };
 
 /// Something that the search did or decided.
@@ -29,8 +30,8 @@ pub enum Note<'a> {
         environment: &'a Environment,
         /// Best time over default time by the objective, with what channels cost; lower is better, 1 is the default.
         score: f64,
-        /// Whether it was given up before all its points were measured.
-        abandoned: bool,
+        /// Why it was given up before all its points were measured, if it was.
+        given_up: Option<&'a str>,
     },
     /// A script is about to run.
     Script(&'a Script),
@@ -70,6 +71,8 @@ pub enum Note<'a> {
     },
     /// What each knob did in the search, the largest effects first.
     Importance(&'a [KnobImportance]),
+    /// What the search would give if it ended now; the answer to [`Wish::Tell`].
+    SoFar(&'a SearchOutcome),
 }
 
 /// The best known setting for one point.
@@ -112,6 +115,31 @@ pub enum Directive {
     Abort,
 }
 
+/// Something that the watcher wants to be otherwise from now on.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Wish {
+    /// A choice is given up, in the environment that is searched and in all later ones.
+    Drop {
+        /// At this point; absent is at every one.
+        point: Option<Point>,
+        /// The choice.
+        choice: Choice,
+    },
+    /// A knob has one value from now on, of those that the space has.
+    Pin(Pin),
+    /// A knob of this name has all its values again.
+    Unpin(String),
+    /// There is more to spend.
+    Extend {
+        /// Seconds more of the bench's clock.
+        seconds: f64,
+        /// Samples more for the search.
+        trials: u64,
+    },
+    /// What is known so far is wanted: [`Note::SoFar`]. Changes nothing of the search.
+    Tell,
+}
+
 /// The watcher of a run.
 pub trait Observer {
     /// Takes a note. A sample is on disk when this returns.
@@ -119,6 +147,12 @@ pub trait Observer {
 
     /// Says how to go on; blocks while the run is paused.
     fn directive(&mut self) -> Directive;
+
+    /// Gives what is wanted otherwise since the last call. Asked before [`Self::directive`], again and again until there is
+    /// nothing more; blocks while the run is paused and nothing is wanted.
+    fn wishes(&mut self) -> Vec<Wish> {
+        Vec::new()
+    }
 }
 
 /// Watches nothing and never interferes.

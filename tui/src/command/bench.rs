@@ -104,6 +104,8 @@ fn measure(
         // The first failure of a point says most: later ones may be no more than its consequence.
         Outcome::Wrong(why) => drop(failures[sample.item].get_or_insert(format!("wrong result: {why}"))),
         Outcome::Hung(why) => drop(failures[sample.item].get_or_insert(format!("hung: {why}"))),
+        // Nobody can skip here.
+        Outcome::Skipped => {}
         Outcome::Crashed(why) | Outcome::Unsupported(why) => drop(failures[sample.item].get_or_insert(why)),
     };
     let script = Script { setup, fresh: false, items };

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use gdrtune_profiles::vocab::Point;
+use gdrtune_profiles::vocab::{Engine, Point};
 use gdrtune_session::event::{
-    Arm, Decision, Event, Failure, LeftOut, Level, NodeState, Phase, Record, RunEnd, Trial, TrialResult, goal_words,
-    without,
+    Arm, Decision, Event, Extension, Failure, LeftOut, Level, NodeState, Phase, Record, RunEnd, Trial, TrialResult,
+    goal_words, without,
 };
 
 use super::{
@@ -86,8 +86,7 @@ impl Run {
             hosts,
             n_nodes: nodes,
             n_ranks: ranks,
-            // Recorded or simulated time is not that of the clock beside it.
-            budget_ms: budget_s.filter(|_| engine.is_real()).map(|s| (s * 1000.0) as u64),
+            budget_ms: budget_ms(engine, budget_s),
             max_trials,
             shape: None,
         });
@@ -176,9 +175,19 @@ impl Run {
             Event::WorkersStarted { process, setup, setup_ms, .. } => {
                 self.note(t_ms, Level::Debug, format!("workers {process} ready in {setup_ms:.0} ms: {setup}"));
             }
-            Event::Written { files } => {
-                self.note(t_ms, Level::Info, format!("wrote {}", text::fold_files(&files)));
-                self.summary.written.extend(files);
+            Event::Wish { wish, .. } => self.note(t_ms, Level::Info, format!("as you wished: {wish}")),
+            Event::Extended(extension) => {
+                self.note(t_ms, Level::Info, extension.to_string());
+                if let Some(label) = &mut self.summary.label {
+                    label.extend(&extension);
+                }
+            }
+            Event::Written { files, so_far } => {
+                let label = if so_far { "wrote what there is so far, NOT VERIFIED: " } else { "wrote " };
+                self.note(t_ms, Level::Info, format!("{label}{}", text::fold_files(&files)));
+                if !so_far {
+                    self.summary.written.extend(files);
+                }
             }
             Event::Finished { end, summary } => {
                 let level = match end {
@@ -297,6 +306,20 @@ impl Run {
     }
 }
 
+impl Label {
+    /// The user gave the run more.
+    fn extend(&mut self, extension: &Extension) {
+        self.budget_ms = budget_ms(self.engine, extension.budget_s);
+        self.max_trials = extension.max_trials;
+    }
+}
+
+/// The budget as the header shows it beside the user's clock, in milliseconds.
+fn budget_ms(engine: Engine, budget_s: Option<f64>) -> Option<u64> {
+    // Recorded or simulated time is not that of the clock beside it.
+    budget_s.filter(|_| engine.is_real()).map(|s| (s * 1000.0) as u64)
+}
+
 /// One word for a state of a node.
 pub(crate) const fn node_state_text(state: NodeState) -> &'static str {
     match state {
@@ -316,6 +339,7 @@ pub(crate) const fn failure_text(kind: Failure) -> &'static str {
         Failure::Crashed => "crashed",
         Failure::Unsupported => "unsupported",
         Failure::Substituted => "substituted",
+        Failure::Skipped => "skipped",
     }
 }
 

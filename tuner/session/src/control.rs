@@ -11,6 +11,8 @@ struct State {
     paused: bool,
     directive: Directive,
     winding_up: bool,
+    /// Commands that wait for the next question how to go on.
+    wishes: Vec<Command>,
 }
 
 /// The wishes of a run's user. Clones share them.
@@ -26,7 +28,7 @@ impl Controls {
         Self::default()
     }
 
-    /// The token that ends a running trial at once.
+    /// The token that ends or skips a running trial at once.
     pub fn cancel(&self) -> &Cancel {
         &self.cancel
     }
@@ -38,6 +40,12 @@ impl Controls {
         match command {
             Command::Pause => state.paused = true,
             Command::Resume => state.paused = false,
+            Command::Skip => self.cancel.skip(),
+            wish @ (Command::Drop { .. }
+            | Command::Pin { .. }
+            | Command::Unpin { .. }
+            | Command::Extend { .. }
+            | Command::Write) => state.wishes.push(wish),
             Command::Finish if state.directive == Directive::Continue => state.directive = Directive::Finish,
             Command::Finish => {}
             Command::WindUp if state.directive == Directive::Abort => {}
@@ -57,6 +65,16 @@ impl Controls {
         let state = mutex.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = |s: &mut State| s.paused && s.directive == Directive::Continue;
         changed.wait_while(state, waiting).unwrap_or_else(PoisonError::into_inner).directive
+    }
+
+    /// Takes what was wished for since the last call, in order; blocks while the run is paused, nobody has ended it and nothing
+    /// is wished for.
+    pub(crate) fn take_wishes(&self) -> Vec<Command> {
+        let (mutex, changed) = &*self.state;
+        let state = mutex.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = |s: &mut State| s.paused && s.directive == Directive::Continue && s.wishes.is_empty();
+        let mut state = changed.wait_while(state, waiting).unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut state.wishes)
     }
 
     /// Whether the run is to end without a verification, with what the search has found.

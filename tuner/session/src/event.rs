@@ -14,10 +14,12 @@ use serde::{Deserialize, Serialize};
 pub use self::importance::{Knob, KnobEffect};
 pub use self::nodes::{LeftOut, without};
 pub use self::resume::{InputFile, Invocation, Owner, RanInstead, ScriptSetup};
+pub use self::wish::{Command, Extension, Wish};
 
 mod importance;
 mod nodes;
 mod resume;
+mod wish;
 
 /// Version of the lines of a run store.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -215,6 +217,15 @@ pub enum Event {
         /// The how manieth question how to go on had this answer, from 1.
         question: u64,
     },
+    /// The user wants the run to decide otherwise from now on.
+    Wish {
+        /// Before the how manieth question how to go on it was taken, from 1.
+        question: u64,
+        /// What.
+        wish: Wish,
+    },
+    /// The user gave the run more.
+    Extended(Extension),
     /// A choice is out of the race for a point.
     Dropped {
         /// Settings over the site's.
@@ -266,6 +277,9 @@ pub enum Event {
     Written {
         /// Paths.
         files: Vec<String>,
+        /// What the search had so far, on the user's wish: not verified, and not the run's result.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        so_far: bool,
     },
     /// A message for the log.
     Log {
@@ -413,6 +427,13 @@ pub enum TrialResult {
     },
 }
 
+impl TrialResult {
+    /// Whether it gave no time that counts, and not because the user wanted none.
+    pub const fn has_failed(&self) -> bool {
+        matches!(self, Self::Failed { kind, .. } if !matches!(kind, Failure::Skipped))
+    }
+}
+
 /// Kinds of failed trials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -427,6 +448,8 @@ pub enum Failure {
     Unsupported,
     /// Something else ran.
     Substituted,
+    /// The user skipped it, which says nothing of the choice.
+    Skipped,
 }
 
 /// States of a node.
@@ -505,22 +528,4 @@ pub enum RunEnd {
     NodesLost,
     /// Another failure.
     Failed,
-}
-
-/// What a run can be told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Command {
-    /// Pause the search after the current script.
-    Pause,
-    /// Go on.
-    Resume,
-    /// End the search after the current script, then verify and write.
-    Finish,
-    /// End the run after the current script, and write the best so far without verifying it (SIGTERM, which a scheduler sends
-    /// some time before it kills).
-    WindUp,
-    /// End the run after the current script, write nothing new but keep the run store (first Ctrl-C).
-    Stop,
-    /// Kill the current trial and end the run (second Ctrl-C).
-    Kill,
 }

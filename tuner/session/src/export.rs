@@ -74,7 +74,8 @@ pub struct Row {
     pub requested: Option<String>,
     /// What ran, where the engine can tell.
     pub selected: Option<String>,
-    /// `timed`, or why its time does not count: `wrong`, `hung`, `crashed`, `unsupported`, `substituted`.
+    /// `timed`, or why its time does not count: `wrong`, `hung`, `crashed`, `unsupported`, `substituted`,
+    /// `skipped`.
     pub outcome: &'static str,
     /// Microseconds per operation, averaged over ranks: what is compared.
     pub time_us: Option<f64>,
@@ -218,6 +219,7 @@ const fn failure_name(kind: Failure) -> &'static str {
         Failure::Crashed => "crashed",
         Failure::Unsupported => "unsupported",
         Failure::Substituted => "substituted",
+        Failure::Skipped => "skipped",
     }
 }
 

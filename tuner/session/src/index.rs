@@ -8,7 +8,7 @@ use std::{
 use rusqlite::{Connection, params};
 
 use crate::{
-    event::{Decision, Event, RunEnd, TrialResult},
+    event::{Decision, Event, RunEnd},
     store::{self, StoredRun},
 };
 
@@ -120,7 +120,7 @@ fn insert(connection: &Connection, run: &StoredRun) -> rusqlite::Result<()> {
         match &record.event {
             Event::Trial(trial) => {
                 trials += 1;
-                failed += i64::from(matches!(trial.result, TrialResult::Failed { .. }));
+                failed += i64::from(trial.result.has_failed());
             }
             Event::Verdict { point, speedup, default_us, tuned_us, decision, .. } => {
                 decisions.insert((shape, *point), *decision);

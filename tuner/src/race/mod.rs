@@ -261,6 +261,9 @@ impl Race {
 
     /// Takes an outcome that was measured elsewhere in the same environment.
     pub fn learn(&mut self, point: Point, choice: Option<Choice>, outcome: &Outcome) {
+        if *outcome == Outcome::Skipped {
+            return;
+        }
         let Some(lane) = self.by_point.get(&point).and_then(|index| self.lanes.get_mut(*index)) else { return };
         let time_us = match outcome {
             Outcome::Timed(timing) if timing.time_us > 0.0 && timing.time_us.is_finite() => Some(timing.time_us),
@@ -448,5 +451,6 @@ fn reason(outcome: &Outcome) -> String {
         Outcome::Crashed(why) => format!("crashed: {why}"),
         Outcome::Unsupported(why) => format!("not supported: {why}"),
         Outcome::Substituted { selected, .. } => format!("{selected} ran in its place"),
+        Outcome::Skipped => "skipped by the user".into(),
     }
 }

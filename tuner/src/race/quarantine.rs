@@ -81,7 +81,9 @@ impl Quarantine {
             }
             Outcome::Hung(why) => self.note_failure(collective, choice, "hung", why),
             Outcome::Crashed(why) => self.note_failure(collective, choice, "crashed", why),
-            Outcome::Timed(_) | Outcome::Unsupported(_) | Outcome::Substituted { .. } => return false,
+            Outcome::Timed(_) | Outcome::Unsupported(_) | Outcome::Substituted { .. } | Outcome::Skipped => {
+                return false;
+            }
         }
         true
     }

@@ -509,5 +509,6 @@ fn describe(outcome: &Outcome) -> String {
         Outcome::Hung(why) => format!("hung: {why}"),
         Outcome::Crashed(why) => format!("crashed: {why}"),
         Outcome::Unsupported(why) => why.clone(),
+        Outcome::Skipped => "skipped by the user".into(),
     }
 }

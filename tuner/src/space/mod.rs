@@ -8,6 +8,7 @@ mod build;
 mod constraints;
 mod native;
 mod nccl;
+mod pin;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +22,7 @@ pub use self::{
     build::{Built, LeftOut},
     constraints::Constraints,
     nccl::{NcclFacts, Transport},
+    pin::{ChoicePin, Pin, PinError, check_pin},
 };
 
 /// Vectors up to this many are looked at one by one to count environments.

@@ -7,7 +7,7 @@ use std::{
 
 use gdrtune_profiles::vocab::Point;
 use gdrtune_session::{
-    event::{Event, Record, TrialResult, without},
+    event::{Event, Record, without},
     index, store,
 };
 
@@ -80,13 +80,15 @@ impl Page {
             }
             Event::Trial(trial) => {
                 self.trials += 1;
-                self.failed += u64::from(matches!(trial.result, TrialResult::Failed { .. }));
+                self.failed += u64::from(trial.result.has_failed());
             }
             Event::Verdict { point, speedup, default_us, tuned_us, decision, note } => {
                 let text = verdict_text(*point, speedup, *default_us, *tuned_us, *decision, note);
                 self.verdicts.insert((self.shape, *point), text);
             }
-            Event::Written { files } => self.files.clone_from(files),
+            Event::Wish { wish, .. } => self.lines.push(("wish", wish.to_string())),
+            Event::Extended(extension) => self.lines.push(("wish", extension.to_string())),
+            Event::Written { files, so_far: false } => self.files.clone_from(files),
             Event::Finished { end, summary } => self.end = Some(format!("{}: {summary}", index::end_name(*end))),
             _ => {}
         }

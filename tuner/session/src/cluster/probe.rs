@@ -65,6 +65,7 @@ impl ClusterBench<'_> {
                 Outcome::Wrong(why) => failures.push((point, format!("wrong result: {why}"))),
                 Outcome::Hung(why) => failures.push((point, format!("hung: {why}"))),
                 Outcome::Crashed(why) | Outcome::Unsupported(why) => failures.push((point, why)),
+                Outcome::Skipped => {}
             }
         })?;
         let (report, predictions) = (self.last_report.clone(), self.predictions.clone());

@@ -174,6 +174,7 @@ fn sample(trial: &Trial) -> Option<Sample> {
             Failure::Hung => Outcome::Hung(detail.clone()),
             Failure::Crashed => Outcome::Crashed(detail.clone()),
             Failure::Unsupported => Outcome::Unsupported(detail.clone()),
+            Failure::Skipped => Outcome::Skipped,
             Failure::Substituted => {
                 let RanInstead { time_us, slowest_us, median_us, max_us, cpu_us, iterations } = (*ran)?;
                 let selected = trial.selected;

@@ -96,11 +96,14 @@ pub(crate) const fn is_decision(event: &Event) -> bool {
         | Event::Trial(_)
         | Event::ScriptEnded { .. }
         | Event::Finishing { .. }
+        | Event::Wish { .. }
+        | Event::Extended(_)
         | Event::Dropped { .. }
         | Event::Best { .. }
         | Event::Importance { .. }
-        | Event::Verdict { .. }
-        | Event::Written { .. } => true,
+        | Event::Verdict { .. } => true,
+        // Files that were only asked for say nothing of how the run goes on.
+        Event::Written { so_far, .. } => !*so_far,
         Event::Invoked(_)
         | Event::Resumed { .. }
         | Event::Node { .. }

@@ -224,7 +224,7 @@ impl<'a> Course<'a> {
                 self.recorder.log(Level::Info, "", format!("wrote {name}"));
             }
         }
-        self.recorder.record(Event::Written { files: names });
+        self.recorder.record(Event::Written { files: names, so_far: false });
         let keeps_defaults = results.tuned.iter().all(|tuned| tuned.verified.keeps_defaults());
         let end = match (results.is_cut, keeps_defaults) {
             (true, _) => RunEnd::Interrupted,

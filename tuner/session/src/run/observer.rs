@@ -15,6 +15,9 @@ use crate::{
     resume::Numbers,
 };
 
+/// What is said of a trial that the user skipped.
+const SKIPPED: &str = "skipped by the user";
+
 /// The watcher of a run: everything goes to the recorder.
 pub(super) struct RunObserver<'a> {
     recorder: &'a Recorder,
@@ -112,6 +115,7 @@ impl<'a> RunObserver<'a> {
                 (Some(*selected), TrialResult::Failed { kind: Failure::Substituted, detail, ran })
             }
             Outcome::Unsupported(why) => (None, failed(Failure::Unsupported, why)),
+            Outcome::Skipped => (None, failed(Failure::Skipped, SKIPPED)),
             Outcome::Wrong(why) => {
                 self.failed += 1;
                 (None, failed(Failure::Wrong, why))
@@ -158,11 +162,11 @@ impl Observer for RunObserver<'_> {
                 let (environment, why) = (environment.clone(), why.to_owned());
                 Event::EnvironmentStarted { index: index as u64, environment, why }
             }
-            Note::EnvironmentScored { index, environment, score, abandoned } => Event::EnvironmentScored {
+            Note::EnvironmentScored { index, environment, score, given_up } => Event::EnvironmentScored {
                 index: index as u64,
                 environment: environment.clone(),
                 score: score.is_finite().then_some(score),
-                note: if abandoned { "given up early: clearly worse".to_owned() } else { String::new() },
+                note: given_up.map(|why| format!("given up early: {why}")).unwrap_or_default(),
             },
             Note::EnvironmentFailed { environment, why } => Event::EnvironmentScored {
                 index: self.environment,
@@ -173,6 +177,8 @@ impl Observer for RunObserver<'_> {
             Note::Dropped { environment, point, choice, why } => {
                 Event::Dropped { environment: environment.clone(), point, choice, why: why.to_owned() }
             }
+            // Whoever asked for it takes it.
+            Note::SoFar(_) => return,
             Note::Importance(knobs) => Event::Importance { knobs: knobs.iter().map(Knob::from).collect() },
             Note::PointLeftOut { point, why } => {
                 let text = format!("{point} is left out, as its default cannot be measured: {why}");

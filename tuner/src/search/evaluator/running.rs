@@ -100,8 +100,9 @@ impl Evaluator<'_> {
 
     pub(super) fn note_score(&mut self, index: usize) {
         let explored = &self.explored[index];
-        let (environment, score, abandoned) = (&explored.environment, explored.score, explored.abandoned);
-        self.observer.note(Note::EnvironmentScored { index, environment, score, abandoned });
+        let (environment, score) = (&explored.environment, explored.score);
+        let given_up = explored.abandoned.then_some("clearly worse");
+        self.observer.note(Note::EnvironmentScored { index, environment, score, given_up });
     }
 
     pub(super) fn note_drops(&mut self, index: usize) {
