@@ -64,7 +64,7 @@ pub struct Run {
     /// Whether several ranks stood in for nodes on one machine or GPU.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub emulated: bool,
-    /// Whether the run was ended before its A/B: the settings are what the search took for best so far, and their speed-ups its
+    /// Whether it was written before the run's A/B: the settings are what the search took for best so far, and their speed-ups its
     /// estimates.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unverified: bool,

@@ -8,7 +8,7 @@ use gdrtune_profiles::vocab::Point;
 
 use crate::{
     bench::{Bench, BenchError, Cancel, Item, Outcome, Sample, Script, Setup},
-    observe::{Directive, Note, Observer},
+    observe::{Directive, Note, Observer, Wish},
     stats::{self, ArmSamples},
     verdict::AbPoint,
 };
@@ -50,6 +50,8 @@ pub struct AbResult {
     pub failures: Vec<String>,
     /// The arm that failed in [`MAX_BAD_ROUNDS`] rounds, and how: it cannot be compared, and the A/B ended early.
     pub broken: Option<(usize, String)>,
+    /// Seconds that the watcher added to the time.
+    pub extended_s: f64,
     /// How the watcher wants it to go on: an abort leaves the rounds incomplete.
     pub directive: Directive,
 }
@@ -94,18 +96,22 @@ pub fn interleave(
         round_s: 0.0,
         failures: Vec::new(),
         broken: None,
+        extended_s: 0.0,
         directive: Directive::Continue,
     };
     let mut bad_rounds = vec![0; plan.arms.len()];
     let mut repeats = vec![plan.repeats; plan.points.len()];
     let mut sample_s = vec![0.0_f64; plan.points.len()];
+    let until_s = |result: &AbResult| plan.until_s + result.extended_s;
     for round in 0..plan.most_rounds.max(plan.max_rounds) {
         let started_s = bench.now_s();
-        if round >= plan.min_rounds && started_s >= plan.until_s || round >= plan.max_rounds && is_enough(plan, &result)
+        if round >= plan.min_rounds && started_s >= until_s(&result)
+            || round >= plan.max_rounds && is_enough(plan, &result)
         {
             break;
         }
         for turn in 0..plan.arms.len() {
+            result.extended_s += extension(observer);
             result.directive = observer.directive();
             if result.directive == Directive::Abort {
                 return Ok(result);
@@ -132,6 +138,19 @@ pub fn interleave(
         }
     }
     Ok(result)
+}
+
+/// Seconds that the watcher adds. What else it may want is about a search.
+fn extension(observer: &mut dyn Observer) -> f64 {
+    let mut extended_s = 0.0;
+    loop {
+        let wishes = observer.wishes();
+        if wishes.is_empty() {
+            return extended_s;
+        }
+        extended_s +=
+            wishes.iter().map(|wish| if let Wish::Extend { seconds, .. } = wish { *seconds } else { 0.0 }).sum::<f64>();
+    }
 }
 
 /// Samples per point and process where a process took so long with the plan's, and a sample of each point so long.

@@ -109,12 +109,13 @@ impl Verification<'_> {
         let mut candidate = plan::candidate(outcome, thresholds.gain);
         verified.left_out.extend(drop_unwritable(&mut candidate, engine));
         let mut may_fall_back = true;
+        let mut until_s = self.until_s;
         for attempt in 0..MAX_ATTEMPTS {
             if candidate.is_empty() {
                 break;
             }
             let ablations = if attempt == 0 { verdict::ablations(&candidate.environment) } else { Vec::new() };
-            let data = match self.measure(bench, &candidate, &ablations, &thresholds, deployer)? {
+            let data = match self.measure(bench, &candidate, &ablations, (&thresholds, &mut until_s), deployer)? {
                 Measured::Data(data) => data,
                 Measured::Broken { arm: 0, why } => {
                     verified.unverified = Some(format!("the default arm fails: {why}"));
@@ -189,7 +190,7 @@ impl Verification<'_> {
         bench: &mut dyn Bench,
         candidate: &Candidate,
         ablations: &[Ablation],
-        thresholds: &Thresholds,
+        (thresholds, until_s): (&Thresholds, &mut f64),
         deployer: &mut D,
     ) -> Result<Measured, VerifyError<D::Error>> {
         let without_setting =
@@ -212,9 +213,10 @@ impl Verification<'_> {
             max_rounds: MAX_ROUNDS,
             most_rounds: MOST_ROUNDS,
             resolve: thresholds.gain,
-            until_s: now_s + ATTEMPT_SHARE * (self.until_s - now_s),
+            until_s: now_s + ATTEMPT_SHARE * (*until_s - now_s),
         };
         let result = ab::interleave(bench, &plan, deployer, self.cancel).map_err(VerifyError::Bench)?;
+        *until_s += result.extended_s;
         result.failures.iter().for_each(|failure| deployer.failed(failure));
         if result.directive == Directive::Abort {
             return Err(VerifyError::Aborted);

@@ -94,8 +94,8 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// What everything made from the profile of a run says that was ended before its A/B.
-pub(crate) const UNVERIFIED: &str = "NOT VERIFIED: the run was ended before its A/B, and speed-ups are estimates of its search; \
+/// What everything made from a profile says that was written before its run's A/B.
+pub(crate) const UNVERIFIED: &str = "NOT VERIFIED: written before the run's A/B, and speed-ups are estimates of its search; \
                               gdrtune verify tells whether they hold";
 
 /// What every file made from something else than NCCL on the real nodes carries.

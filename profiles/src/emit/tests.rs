@@ -119,7 +119,7 @@ fn every_file_from_something_else_than_nccl_on_the_nodes_says_so() {
     unverified.run.unverified = true;
     let toml = ("profile.toml", unverified.to_toml());
     for (file, text) in emit_all(&unverified, &EmitOptions::plain()).unwrap().into_iter().chain([toml]) {
-        assert!(text.contains("NOT VERIFIED: the run was ended before its A/B"), "{file}");
+        assert!(text.contains("NOT VERIFIED: written before the run's A/B"), "{file}");
     }
     for (file, text) in emit_all(&nccl(), &EmitOptions::plain()).unwrap() {
         for label in ["NOT MEASURED", "REPLAYED", "SIMULATED", "EMULATED", "NOT VERIFIED"] {

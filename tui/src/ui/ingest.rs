@@ -10,8 +10,8 @@ use gdrtune_session::event::{
 
 use super::{
     run::{
-        Arrival, BestKnown, Current, Ended, EnvironmentInPlay, Label, LogLine, Measured, Node, Outcome, PointVerdict,
-        Run, ShapeInPlay, Space, TrialRow, Trying,
+        Arrival, ArrivalKind, BestKnown, Current, Ended, EnvironmentInPlay, Label, LogLine, Measured, Node, Outcome,
+        PointVerdict, Run, ShapeInPlay, Space, TrialRow, Trying,
     },
     text,
 };
@@ -255,8 +255,11 @@ impl Run {
             };
             summary.search.add(environment, trial.point, choice, result);
         }
-        let gain = if let Outcome::Timed(measured) = &outcome { measured.gain } else { None };
-        summary.arrivals.push(Arrival { t_ms, gain });
+        let kind = match &outcome {
+            Outcome::Timed(measured) => measured.gain.map_or(ArrivalKind::Default, ArrivalKind::Gain),
+            Outcome::Failed { .. } => ArrivalKind::Failed,
+        };
+        summary.arrivals.push(Arrival { t_ms, kind });
         summary.n_trials += 1;
         summary.choice_columns = summary.choice_columns.max(n_columns.unwrap_or(0));
         summary.trying = Some(Trying { arm: trial.arm, point: trial.point, choice: trial.requested });

@@ -233,9 +233,9 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     Main Help [char('?'), key(KeyCode::F(1))] Some("help"), "show this list";
     Main NextTab [key(KeyCode::Tab)] Some("view"), "show the next view";
     Main PreviousTab [key(KeyCode::BackTab)] None, "show the view before";
-    Main Show(Tab::Overview) [char('1')] None, "Overview: how far the run is, what was gained, what is tried";
-    Main Show(Tab::Sizes) [char('2')] None, "Sizes: default, best and certainty of each collective and size";
-    Main Show(Tab::Search) [char('3')] None, "Search: every choice at a point; the environments and knobs";
+    Main Show(Tab::Overview) [char('1')] None, "Overview: progress, gains, what is being tried";
+    Main Show(Tab::Sizes) [char('2')] None, "Sizes: default, best, certainty of each point";
+    Main Show(Tab::Search) [char('3')] None, "Search: each choice at a point, environments, knobs";
     Main Show(Tab::Cluster) [char('4')] None, "Cluster: nodes, GPUs, HCAs and rails";
     Main Show(Tab::Trials) [char('5')] None, "Trials: every measurement";
     Main Show(Tab::Profile) [char('6')] None, "Profile: what would ship now";
@@ -259,7 +259,7 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     Overview Top [char('g'), key(KeyCode::Home)] None, "read the smallest size off the charts";
     Overview Bottom [char('G'), key(KeyCode::End)] None, "read the largest size off the charts";
     Trials OpenDetail [key(KeyCode::Enter)] Some("detail"), "show the trial in detail: samples, settings, log";
-    Log NextLevel [char('v')] Some("level"), "show only info, warnings, errors; then everything again";
+    Log NextLevel [char('v')] Some("level"), "show info, warnings, errors only; then all again";
     Filtered Filter [char('/')] Some("filter"), "filter the rows by words; ! in front shows the others";
     Filtered Back [key(KeyCode::Esc)] None, "close the detail, or show all rows again";
     Sorted Sort [char('s')] Some("sort"), "sort by the next column";

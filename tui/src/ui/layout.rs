@@ -45,7 +45,7 @@ impl Layout {
         let over = state.shown().is_over();
         let header_rows = if over || rows < ROOMY_ROWS { 2 } else { 3 };
         let has_banner = over && state.view.tab == Tab::Overview;
-        let banner_rows = if has_banner { super::draw::banner_rows(state.shown(), columns) } else { 0 };
+        let banner_rows = if has_banner { super::draw::banner_rows(state.shown(), state.view.size) } else { 0 };
         let [header, tabs, banner, body, footer] = Split::vertical([
             Constraint::Length(header_rows),
             Constraint::Length(1),

@@ -167,6 +167,36 @@ impl OutputDir {
         Ok(paths)
     }
 
+    /// Writes files into a folder of this name in the folder, whole or not at all, in the place of such a folder from before.
+    ///
+    /// # Errors
+    /// [`OutputError::Io`]; the earlier folder is as it was.
+    pub fn write_beside(&self, name: &str, files: &[(String, String)]) -> Result<Vec<PathBuf>, OutputError> {
+        let (new, old, path) = (self.temporary(name), self.temporary(&format!("{name}.old")), self.path.join(name));
+        let written = self.fill(&new, files).and_then(|()| {
+            if path.exists() {
+                fs::rename(&path, &old).map_err(io_error("replace", &path))?;
+            }
+            fs::rename(&new, &path).map_err(io_error("rename to", &path))
+        });
+        // What cannot be removed is in nobody's way: its name is a hidden one that only this run makes.
+        fs::remove_dir_all(&old).ok();
+        if written.is_err() {
+            fs::remove_dir_all(&new).ok();
+        }
+        written.map(|()| files.iter().map(|(name, _)| path.join(name)).collect())
+    }
+
+    fn fill(&self, new: &Path, files: &[(String, String)]) -> Result<(), OutputError> {
+        // What a killed process of the same run left there.
+        fs::remove_dir_all(new).ok();
+        fs::create_dir(new).map_err(io_error("create", new))?;
+        files.iter().try_for_each(|(name, text)| {
+            let path = new.join(name);
+            write_synced(&path, text.as_bytes()).map_err(io_error("write", &path))
+        })
+    }
+
     /// Takes the folder away again, if it was made here and nothing is in it: a run without files leaves none.
     pub fn abandon(&self) {
         if self.is_new {
@@ -267,6 +297,24 @@ mod tests {
         let error = out.write_all(&[file("profile.toml", "1"), file("no/such/folder", "")]).unwrap_err();
         assert!(error.to_string().starts_with("write "), "{error}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_is_written_beside_the_result_is_replaced_whole_or_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = OutputDir::claim(dir.path(), NAMES, Existing::Refuse).unwrap();
+        let text = || fs::read_to_string(dir.path().join("so-far/profile.toml")).unwrap();
+        let paths = out.write_beside("so-far", &[file("profile.toml", "1"), file("nccl.conf", "")]).unwrap();
+        assert_eq!(paths, ["so-far/profile.toml", "so-far/nccl.conf"].map(|name| dir.path().join(name)));
+        out.write_beside("so-far", &[file("profile.toml", "2")]).unwrap();
+        assert_eq!((text(), fs::read_dir(dir.path().join("so-far")).unwrap().count()), ("2".to_owned(), 1));
+        out.write_beside("so-far", &[file("profile.toml", "3"), file("no/such/folder", "")]).unwrap_err();
+        assert_eq!(
+            (text(), fs::read_dir(dir.path()).unwrap().count()),
+            ("2".to_owned(), 1),
+            "and nothing half-written"
+        );
+        assert!(out.check_free(NAMES.iter().copied()).is_ok(), "it is no result");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     event::{Event, Level, Record},
-    resume::{Divergence, Earlier, Numbers, Retrace, Told, is_decision},
+    resume::{Divergence, Earlier, Granted, Numbers, Retrace, Told, is_decision},
     store::{RunWriter, StoreError},
 };
 
@@ -33,6 +33,8 @@ struct Inner {
     numbers: Numbers,
     /// What is in the store already, of a resumed run.
     retrace: Retrace,
+    /// What the user wanted in this process.
+    granted: Vec<Granted>,
     failed: Option<RecordError>,
     /// Set when the run is ended before its time: what follows from that is no decision.
     is_cut_short: bool,
@@ -69,7 +71,8 @@ impl Recorder {
         retrace: Retrace,
     ) -> Self {
         let (failed, is_cut_short, is_broken) = (None, false, false);
-        let inner = Inner { writer, listener, next_seq, numbers, retrace, failed, is_cut_short, is_broken };
+        let granted = Vec::new();
+        let inner = Inner { writer, listener, next_seq, numbers, retrace, granted, failed, is_cut_short, is_broken };
         Self { started: Instant::now(), started_ms, inner: Arc::new(Mutex::new(inner)) }
     }
 
@@ -95,6 +98,7 @@ impl Recorder {
             Ok(()) => {
                 inner.next_seq += 1;
                 inner.numbers.count(&record.event);
+                inner.granted.extend(Granted::of(&record.event));
                 (inner.listener)(&record);
             }
             Err(error) => {
@@ -122,6 +126,11 @@ impl Recorder {
             (inner.retrace, inner.is_cut_short) = (Retrace::default(), false);
         }
         self.record(event);
+    }
+
+    /// Takes what the user wanted in this process and is in the store, since the last call.
+    pub(crate) fn take_granted(&self) -> Vec<Granted> {
+        std::mem::take(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner).granted)
     }
 
     /// The running numbers after what is in the store.

@@ -1,139 +1,16 @@
 //! A run that ended too early goes on from its store as if nothing had happened, wherever it ended.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+mod common;
 
-use gdrtune_profiles::{setting::SpaceSettings, space::SpaceFile, vocab::Point};
+use std::fs;
+
+use common::{GRID, Place, at_trial, nothing};
 use gdrtune_session::{
-    control::Controls,
-    event::{Command, Event, Invocation, Record, RunEnd},
-    offline::{OfflineRequest, ReplayRequest},
-    output::{Existing, OutputDir},
-    recorder::{Listener, Recorder},
+    event::{Command, Event, Record, RunEnd},
     resume::{Earlier, ResumeError},
-    run::{self, Goal, OUTPUT_FILES, RunConfig, RunError, Target},
-    store::{self, RunWriter},
+    run::RunError,
 };
-use gdrtune_tuner::search::Strategy;
-
-const GRID: &str = include_str!("../../../benches/search/data/h200-emulated-4nodes-env.csv");
-const RUN: &str = "r1";
-
-/// One place for a run: its store and its output folder.
-struct Place(tempfile::TempDir);
-
-impl Place {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn out(&self) -> PathBuf {
-        self.0.path().join("out")
-    }
-
-    fn store(&self) -> PathBuf {
-        self.0.path().join("r1.jsonl")
-    }
-
-    fn records(&self) -> Vec<Record> {
-        store::read_run(&self.store()).unwrap().records
-    }
-
-    fn config(&self, grid: &str) -> RunConfig {
-        let grid = ReplayRequest::read("grid.csv", grid, None).unwrap();
-        let points: Vec<Point> = grid.points().into_iter().take(2).collect();
-        RunConfig {
-            run_id: RUN.into(),
-            tool: "0".into(),
-            target: Target::Offline(OfflineRequest::Replay(grid)),
-            shapes: Vec::new(),
-            points,
-            goal: Goal::default(),
-            space: SpaceFile::preset(SpaceFile::STANDARD).unwrap(),
-            settings: SpaceSettings::default(),
-            // Seconds of the simulated clock. There are more trials than it takes, so that the clock decides.
-            budget_s: Some(60.0),
-            max_trials: Some(1_000),
-            strategy: Strategy::Auto,
-            min_lease_ms: 1_000,
-            seed: 4,
-            out: OutputDir::claim(&self.out(), OUTPUT_FILES, Existing::Refuse).unwrap(),
-            invocation: Invocation { args: vec!["tune".into()], ..Invocation::default() },
-        }
-    }
-
-    /// Runs from the start. `hear` may give commands.
-    fn run(&self, hear: impl FnMut(&Record, &Controls) + Send + 'static) -> Result<(), RunError> {
-        let controls = Controls::new();
-        let recorder = Recorder::new(RunWriter::create(self.0.path(), RUN).unwrap(), listener(&controls, hear));
-        tune(&self.config(GRID), None, &recorder, &controls)
-    }
-
-    /// Goes on from the store.
-    fn resume(&self, grid: &str, hear: impl FnMut(&Record, &Controls) + Send + 'static) -> Result<(), RunError> {
-        let (writer, run) = RunWriter::reopen(&self.store()).unwrap();
-        let earlier = Earlier::read(&run.records).unwrap();
-        let out = OutputDir::claim_again(&self.out(), OUTPUT_FILES, earlier.invocation.out, |_| true).unwrap();
-        let again = Self::new();
-        let config = RunConfig { out, ..again.config(grid) };
-        let controls = Controls::new();
-        let recorder = Recorder::resume(writer, listener(&controls, hear), &earlier);
-        tune(&config, Some(earlier), &recorder, &controls)
-    }
-
-    /// The first lines of another place's store, and half of the next one.
-    fn begin_as(&self, other: &Path, lines: usize) {
-        let text = fs::read_to_string(other).unwrap();
-        let mut kept: String = text.split_inclusive('\n').take(lines).collect();
-        let torn = text.lines().nth(lines).unwrap_or_default();
-        kept.push_str(&torn[..torn.len() / 2]);
-        fs::write(self.store(), kept).unwrap();
-    }
-
-    /// All that the run wrote and decided.
-    fn outcome(&self) -> (Vec<String>, Vec<Event>) {
-        let files = OUTPUT_FILES.iter().map(|name| fs::read_to_string(self.out().join(name)).unwrap());
-        let is_timeless = |event: &Event| match event {
-            Event::Invoked(_) | Event::Resumed { .. } | Event::Written { .. } => false,
-            Event::Finished { end, .. } => *end == RunEnd::Tuned,
-            // The files of an early end; later ones replace them.
-            Event::Log { text, .. } => !text.starts_with("wrote "),
-            Event::Phase { phase } => *phase != gdrtune_session::event::Phase::Done,
-            _ => true,
-        };
-        let events = self.records().into_iter().map(|record| record.event).filter(is_timeless);
-        (files.collect(), events.collect())
-    }
-}
-
-fn listener(controls: &Controls, mut hear: impl FnMut(&Record, &Controls) + Send + 'static) -> Listener {
-    let controls = controls.clone();
-    Box::new(move |record| hear(record, &controls))
-}
-
-fn tune(
-    config: &RunConfig,
-    earlier: Option<Earlier>,
-    recorder: &Recorder,
-    controls: &Controls,
-) -> Result<(), RunError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    run::tune(config, earlier.map(|earlier| earlier.measured), recorder, controls, runtime.handle()).map(drop)
-}
-
-fn nothing(_: &Record, _: &Controls) {}
-
-/// Gives a command when that trial is shown.
-fn at_trial(number: u64, command: Command) -> impl FnMut(&Record, &Controls) + Send + 'static {
-    move |record, controls| {
-        if matches!(&record.event, Event::Trial(trial) if trial.trial == number) {
-            controls.apply(command);
-        }
-    }
-}
 
 #[test]
 fn wherever_a_run_is_cut_off_it_goes_on_to_the_same_end() {
@@ -185,9 +62,12 @@ fn a_run_that_the_user_ended_goes_on_and_what_its_end_made_of_the_search_is_forg
     whole.run(nothing).unwrap();
     for command in [Command::Stop, Command::Kill] {
         let place = Place::new();
-        assert!(matches!(place.run(at_trial(70, command)), Err(RunError::Interrupted)));
+        assert!(matches!(place.run(at_trial(70, command.clone())), Err(RunError::Interrupted)));
         assert!(!place.out().exists());
-        assert!(matches!(place.resume(GRID, at_trial(90, command)), Err(RunError::Interrupted)), "and once more");
+        assert!(
+            matches!(place.resume(GRID, at_trial(90, command.clone())), Err(RunError::Interrupted)),
+            "and once more"
+        );
         place.resume(GRID, nothing).unwrap();
         assert_eq!(place.outcome(), whole.outcome(), "{command:?}");
     }

@@ -104,7 +104,7 @@ pub(super) fn choose(field: &Field, lanes: &[Lane], config: &RaceConfig) -> Vec<
 
 /// A point's cells as they stand; with `doubts` about those with few samples.
 fn table(field: &Field, lane: &Lane, currency: Currency, doubts: bool) -> Vec<Cell> {
-    let open = lane.entrants.iter().enumerate().filter(|(_, entrant)| !entrant.out && !lane.waits_behind(entrant));
+    let open = lane.entrants.iter().enumerate().filter(|(_, entrant)| !entrant.is_out() && !lane.waits_behind(entrant));
     open.map(|(index, entrant)| {
         let belief = lane.belief(field, entrant);
         let noise = field.noise_variance(entrant.cell);

@@ -65,7 +65,8 @@ impl Lane {
 
     fn foresee(&mut self, predicted_us: &BTreeMap<Family, f64>) {
         let time_us = |entrant: &Entrant| predicted_us.get(&family(entrant.choice)).copied();
-        let anchors = self.families().into_iter().filter_map(|family| anchor(&family).filter(|anchor| !anchor.out));
+        let anchors =
+            self.families().into_iter().filter_map(|family| anchor(&family).filter(|anchor| !anchor.is_out()));
         let mut anchors: Vec<(f64, Family, usize)> =
             anchors.filter_map(|anchor| Some((time_us(anchor)?, family(anchor.choice), anchor.cell))).collect();
         anchors.retain(|(time_us, ..)| 0.0 < *time_us && time_us.is_finite());
@@ -132,7 +133,7 @@ impl Race {
         let mut items = Vec::new();
         for lane in &self.lanes {
             for mut entrants in lane.families() {
-                entrants.retain(|entrant| !entrant.out && lane.waiting.contains_key(&family(entrant.choice)));
+                entrants.retain(|entrant| !entrant.is_out() && lane.waiting.contains_key(&family(entrant.choice)));
                 items.extend(anchor(&entrants).map(|entrant| one(lane.point, Some(entrant.choice))));
             }
         }

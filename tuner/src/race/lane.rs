@@ -22,10 +22,19 @@ pub(super) struct Entrant {
     pub(super) cell: usize,
     /// What its channels cost, in log units of time.
     pub(super) toll: f64,
-    /// Cannot run here, says the engine, or is quarantined.
-    pub(super) out: bool,
+    /// Cannot run here, says the engine, or is quarantined, or the user gave it up.
+    pub(super) gone: bool,
+    /// Is not what the user pinned.
+    pub(super) aside: bool,
     /// Was reported as dropped.
     pub(super) reported: bool,
+}
+
+impl Entrant {
+    /// Whether it is not to be asked for, nor picked.
+    pub(super) const fn is_out(&self) -> bool {
+        self.gone || self.aside
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -64,15 +73,20 @@ impl Lane {
                 && selected.channels < choice.channels
         };
         for entrant in self.entrants.iter_mut().filter(|entrant| 0 < selected.channels && is_wider(entrant.choice)) {
-            entrant.out = true;
+            entrant.gone = true;
             entrant.reported = true;
         }
     }
 
-    /// Entrants by (algorithm, protocol), channels rising.
+    /// Whether there is nothing to choose from: only the engine's own choice can be asked for.
+    pub(super) fn has_no_choice(&self) -> bool {
+        self.entrants.iter().all(|entrant| entrant.aside)
+    }
+
+    /// Entrants by (algorithm, protocol), channels rising; those that the user's pins allow.
     pub(super) fn families(&self) -> Vec<Vec<&Entrant>> {
         let mut families: BTreeMap<Family, Vec<&Entrant>> = BTreeMap::new();
-        for entrant in &self.entrants {
+        for entrant in self.entrants.iter().filter(|entrant| !entrant.aside) {
             families.entry(family(entrant.choice)).or_default().push(entrant);
         }
         let mut families: Vec<_> = families.into_values().collect();

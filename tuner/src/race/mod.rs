@@ -16,6 +16,7 @@ mod forecast;
 mod lane;
 mod quarantine;
 mod script;
+mod wishes;
 
 use std::collections::BTreeMap;
 
@@ -139,7 +140,7 @@ enum Stage {
 }
 
 /// The race in one environment.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Race {
     lanes: Vec<Lane>,
     by_point: BTreeMap<Point, usize>,
@@ -178,8 +179,8 @@ impl Race {
             for choice in choices.get(&point.collective).into_iter().flatten().copied() {
                 let prior = warm.and_then(|warm| warm.cells.get(&(point, choice)));
                 let cell = field.add_cell(pool, prior.copied());
-                let out = quarantine.is_banned(point.collective, choice);
-                lane.entrants.push(Entrant { choice, cell, toll: config.toll(choice), out, reported: out });
+                let (gone, aside) = (quarantine.is_banned(point.collective, choice), false);
+                lane.entrants.push(Entrant { choice, cell, toll: config.toll(choice), gone, aside, reported: gone });
             }
             link_channels(&mut field, &lane);
             if let Some(smaller) = lanes.last().filter(|smaller| smaller.point.collective == point.collective) {
@@ -234,6 +235,9 @@ impl Race {
             items = self.waiting();
         }
         if items.is_empty() {
+            items = self.unasked();
+        }
+        if items.is_empty() {
             return None;
         }
         items.shuffle(&mut self.random);
@@ -282,7 +286,7 @@ impl Race {
             self.field.observe(entrant.cell, time_us);
             return;
         }
-        entrant.out = true;
+        entrant.gone = true;
         entrant.reported = true;
         self.drops.push(Dropped { point, choice, why: reason(outcome) });
         if let Outcome::Substituted { selected, .. } = outcome {
@@ -301,9 +305,9 @@ impl Race {
 
     fn apply_quarantine(&mut self) {
         for lane in &mut self.lanes {
-            for entrant in lane.entrants.iter_mut().filter(|entrant| !entrant.out) {
-                entrant.out = self.quarantine.is_banned(lane.point.collective, entrant.choice);
-                entrant.reported |= entrant.out;
+            for entrant in lane.entrants.iter_mut().filter(|entrant| !entrant.gone) {
+                entrant.gone = self.quarantine.is_banned(lane.point.collective, entrant.choice);
+                entrant.reported |= entrant.gone;
             }
         }
     }
@@ -317,7 +321,7 @@ impl Race {
     /// Whether every point has a time, or nothing more to try.
     pub fn covers_all(&self) -> bool {
         self.lanes.iter().all(|lane| {
-            let mut open = lane.entrants.iter().filter(|e| !e.out).peekable();
+            let mut open = lane.entrants.iter().filter(|e| !e.is_out()).peekable();
             if open.peek().is_none() {
                 lane.own_failed || !lane.own_us.is_empty()
             } else {
@@ -366,7 +370,7 @@ impl Race {
         let (mut cells, mut noise) = (BTreeMap::new(), BTreeMap::new());
         for lane in &self.lanes {
             noise.extend(lane.entrants.first().map(|entrant| (lane.point, self.field.noise(entrant.cell))));
-            for entrant in lane.entrants.iter().filter(|entrant| !entrant.out) {
+            for entrant in lane.entrants.iter().filter(|entrant| !entrant.gone) {
                 cells.insert((lane.point, entrant.choice), lane.belief(&self.field, entrant));
             }
         }
@@ -397,7 +401,7 @@ impl Race {
     }
 
     fn pick(&self, lane: &Lane) -> Option<Pick> {
-        let measured = || lane.entrants.iter().filter(|e| !e.out && self.field.taken(e.cell) > 0);
+        let measured = || lane.entrants.iter().filter(|e| !e.is_out() && self.field.taken(e.cell) > 0);
         let cost = |e: &Entrant| self.field.belief(e.cell).mean + e.toll;
         let best = measured().map(cost).min_by(f64::total_cmp);
         let Some(best) = best else {
@@ -427,10 +431,11 @@ impl Race {
 
     fn report_beaten(&mut self) {
         for lane in &mut self.lanes {
-            let means = lane.entrants.iter().filter(|e| !e.out && self.field.taken(e.cell) > 0);
+            let means = lane.entrants.iter().filter(|e| !e.is_out() && self.field.taken(e.cell) > 0);
             let leader = means.map(|e| self.field.belief(e.cell)).min_by(|a, b| a.mean.total_cmp(&b.mean));
             let Some(leader) = leader else { continue };
-            for entrant in lane.entrants.iter_mut().filter(|e| !e.reported && self.field.taken(e.cell) > 0) {
+            for entrant in lane.entrants.iter_mut().filter(|e| !e.reported && !e.aside && self.field.taken(e.cell) > 0)
+            {
                 let belief = self.field.belief(entrant.cell);
                 let gap = belief.mean - leader.mean;
                 if gap > HOPELESS.ln() || gap > BEATEN * (belief.variance + leader.variance).sqrt() + self.config.tie {

@@ -53,7 +53,7 @@ impl Race {
             }
             for members in lane.families() {
                 let Some(entrant) = anchor(&members) else { continue };
-                if !entrant.out && !lane.waiting.contains_key(&family(entrant.choice)) {
+                if !entrant.is_out() && !lane.waiting.contains_key(&family(entrant.choice)) {
                     items.push(one(lane.point, Some(entrant.choice)));
                 }
             }
@@ -65,14 +65,14 @@ impl Race {
     pub(super) fn widest(&self) -> Vec<Item> {
         let mean = |entrant: &Entrant| self.field.belief(entrant.cell).mean;
         let widest = |lane: &Lane| {
-            let measured = lane.entrants.iter().filter(|e| !e.out && self.field.taken(e.cell) > 0);
+            let measured = lane.entrants.iter().filter(|e| !e.is_out() && self.field.taken(e.cell) > 0);
             let leader = measured.min_by(|a, b| mean(a).total_cmp(&mean(b)))?.choice;
             let family = lane
                 .entrants
                 .iter()
                 .filter(|e| (e.choice.algorithm, e.choice.protocol) == (leader.algorithm, leader.protocol));
             let widest = family.max_by_key(|e| e.choice.channels)?;
-            (!widest.out && self.field.taken(widest.cell) == 0).then(|| one(lane.point, Some(widest.choice)))
+            (!widest.is_out() && self.field.taken(widest.cell) == 0).then(|| one(lane.point, Some(widest.choice)))
         };
         self.lanes.iter().filter_map(widest).collect()
     }
@@ -80,7 +80,7 @@ impl Race {
     /// The other environment's pick for each point, or else the choice that looks best before anything was measured here.
     pub(super) fn favourites(&self) -> Vec<Item> {
         let best = |lane: &Lane| {
-            let open = || lane.entrants.iter().filter(|e| !e.out);
+            let open = || lane.entrants.iter().filter(|e| !e.is_out());
             let taught = self.taught.get(&lane.point).map(|(choice, _)| *choice);
             let taught = taught.filter(|choice| open().any(|e| e.choice == *choice));
             let likely = || {
@@ -93,7 +93,7 @@ impl Race {
     }
 
     pub(super) fn own_choice_only(&self) -> Vec<Item> {
-        let only = self.lanes.iter().filter(|lane| lane.entrants.is_empty() && !lane.own_failed);
+        let only = self.lanes.iter().filter(|lane| lane.has_no_choice() && !lane.own_failed);
         only.flat_map(|lane| (0..self.config.default_repeats).map(|_| one(lane.point, None))).collect()
     }
 
@@ -102,12 +102,12 @@ impl Race {
         let mut items = allocate::choose(&self.field, &self.lanes, &self.config);
         let vague = |lane: &&Lane| {
             let sampled = lane.own_us.len() < MOST_OWN && !lane.own_failed;
-            lane.entrants.is_empty() && sampled && self.config.tie < lane.own_deviation()
+            lane.has_no_choice() && sampled && self.config.tie < lane.own_deviation()
         };
         items.extend(self.lanes.iter().filter(vague).map(|lane| one(lane.point, None)));
         if !items.is_empty() && self.scripts.is_multiple_of(OWN_CHOICE_EVERY) {
             let lane = &self.lanes[self.scripts / OWN_CHOICE_EVERY % self.lanes.len()];
-            if !lane.own_failed && !lane.entrants.is_empty() {
+            if !lane.own_failed && !lane.has_no_choice() {
                 items.push(one(lane.point, None));
             }
         }

@@ -116,6 +116,15 @@ impl Bench for Replay {
                 if cancel.is_cancelled() {
                     return Err(BenchError::Cancelled);
                 }
+                if cancel.take_skip() {
+                    // As on a cluster, workers in the middle of it can only be killed.
+                    self.running = None;
+                    sink(Sample { item: index, process: self.processes, outcome: Outcome::Skipped });
+                    break;
+                }
+                if self.running.is_none() {
+                    self.start(script);
+                }
                 let draw: f64 = self.random.random();
                 let records = self.cells(&deployment.environment)?.get(&(item.point, choice));
                 let record = records.and_then(|r| r.get((draw * r.len() as f64) as usize).copied());

@@ -3,33 +3,33 @@
 //! Holds all state of a search (argmin's is thrown away), so that any end of the solver leaves a result. Must not choose
 //! environments.
 
+mod baseline;
+mod outcome;
 mod probes;
 mod processes;
 mod ranking;
 mod running;
+mod wishes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gdrtune_profiles::vocab::{Environment, Point};
+use gdrtune_profiles::vocab::{Choice, Environment, Point};
 
-use super::{BestEver, DefaultTime, EnvironmentScore, PointResult, SearchError, SearchOutcome, SearchPlan, StoppedBy};
-use super::{importance::importance, surrogate::Surrogate};
+use super::{BestEver, DefaultTime, SearchError, SearchPlan, StoppedBy, surrogate::Surrogate};
 use probes::{clearly_slower, quick_probes};
 use processes::Starts;
 
 use crate::{
-    bench::{Bench, Cancel, Item, Outcome, Setup},
+    bench::{Bench, Cancel, Item, Outcome},
     objective::WeightedPoint,
-    observe::{Note, Observer, Phase},
-    race::{Currency, Knowledge, Pick, Quarantine, Race},
-    space::Space,
+    observe::{Note, Observer},
+    race::{Currency, Knowledge, Quarantine, Race},
+    space::{Pins, Space},
     stats,
 };
 
 /// The default arm's share of the trials before the search, within the repeats below.
 const BASELINE_SHARE: f64 = 0.05;
-/// Samples of the default arm per point: at most.
-const BASELINE_REPEATS: u32 = 3;
 /// The first environment's race may take this many times what a later one may: nothing is known yet.
 const FIRST_TIMES: f64 = 2.0;
 /// Passes over all single changes that a descent is expected to make, for sharing out the budget. The model needs one.
@@ -45,6 +45,9 @@ const PRUNE_SHARE: f64 = 0.85;
 const DOUBT_SHARE: f64 = 0.85;
 /// Starts of an environment that the final choice among several rests on at least.
 const LEAST_STARTS: usize = 3;
+
+/// Why an environment is given up.
+const CLEARLY_WORSE: &str = "clearly worse";
 
 /// Why no further environment is scored.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -64,10 +67,16 @@ pub(super) enum Stop {
 enum Broken {
     Setup(String),
     Stop(Stop),
+    /// The user's pins do not allow the environment any more.
+    Unwanted,
 }
 
+#[derive(Debug, Clone)]
 struct Explored {
+    vector: Vec<usize>,
     environment: Environment,
+    /// Whether the user's pins allow it.
+    is_wanted: bool,
     race: Race,
     currency: Currency,
     score: f64,
@@ -75,7 +84,8 @@ struct Explored {
     deviation: f64,
     /// How much lower (log) the score may be with better choices.
     potential: f64,
-    abandoned: bool,
+    /// Why it was given up before all its points were measured, if it was.
+    given_up: Option<&'static str>,
     failed: Option<String>,
     /// Its race has nothing more to ask.
     settled: bool,
@@ -93,6 +103,9 @@ pub(super) struct Evaluator<'a> {
     observer: &'a mut dyn Observer,
     cancel: &'a Cancel,
     started_s: f64,
+    /// Most samples, and seconds of the bench's clock from the start: the plan's, and what the user added.
+    budget_trials: u64,
+    budget_s: f64,
     trials: u64,
     default_us: BTreeMap<Point, Vec<f64>>,
     /// Points whose default arm cannot be measured: nothing could be compared with it, so nothing is tried there.
@@ -110,6 +123,12 @@ pub(super) struct Evaluator<'a> {
     between: f64,
     /// Whether the next script must run in new processes.
     starts_anew: bool,
+    /// What the user holds at one value.
+    pins: Pins,
+    /// What the user gave up; without a point, at every one.
+    dropped: Vec<(Option<Point>, Choice)>,
+    /// Whether the user changed what is to be searched since the solver ended.
+    is_reopened: bool,
 }
 
 impl<'a> Evaluator<'a> {
@@ -122,6 +141,8 @@ impl<'a> Evaluator<'a> {
     ) -> Self {
         Self {
             started_s: bench.now_s(),
+            budget_trials: plan.budget_trials,
+            budget_s: plan.budget_s,
             bench,
             space,
             plan,
@@ -138,66 +159,10 @@ impl<'a> Evaluator<'a> {
             effects: None,
             between: 0.0,
             starts_anew: false,
+            pins: Pins::default(),
+            dropped: Vec::new(),
+            is_reopened: false,
         }
-    }
-
-    /// Measures the default arm in processes of its own.
-    pub(super) fn baseline(&mut self) -> Result<(), SearchError> {
-        self.observer.note(Note::Phase(Phase::Baseline));
-        let (failures, stopped) = match self.measure_default(self.default_repeats().max(1)) {
-            Ok(failures) => (failures, None),
-            Err(Broken::Stop(Stop::Fatal(error))) => return Err(error),
-            Err(Broken::Setup(why)) => (BTreeMap::new(), Some(why)),
-            Err(Broken::Stop(stop)) => (BTreeMap::new(), Some(stop.to_string())),
-        };
-        if self.default_us.is_empty() {
-            let last = || failures.last_key_value().map(|(point, why)| format!("{point}: {why}"));
-            return Err(SearchError::Baseline(stopped.or_else(last).unwrap_or_else(|| "no sample came".into())));
-        }
-        for (point, why) in failures.iter().filter(|(point, _)| !self.default_us.contains_key(*point)) {
-            self.observer.note(Note::PointLeftOut { point: *point, why });
-            self.left_out.insert(*point);
-        }
-        self.observer.note(Note::Phase(Phase::Search));
-        Ok(())
-    }
-
-    /// Measures the default arm once more, in new processes: one lucky or unlucky start must not colour every result.
-    pub(super) fn baseline_again(&mut self) -> Result<(), SearchError> {
-        match self.default_repeats() {
-            0 => Ok(()),
-            repeats => match self.measure_default(repeats) {
-                Err(Broken::Stop(Stop::Fatal(error))) => Err(error),
-                _ => Ok(()),
-            },
-        }
-    }
-
-    /// Samples of the default arm per point that its share of the trials allows.
-    fn default_repeats(&self) -> u32 {
-        let affordable = BASELINE_SHARE * self.plan.budget_trials as f64 / self.plan.points.len() as f64;
-        (affordable as u32).min(BASELINE_REPEATS)
-    }
-
-    /// Gives why points could not be measured, where a sample failed: the first reason of each.
-    fn measure_default(&mut self, repeats: u32) -> Result<BTreeMap<Point, String>, Broken> {
-        let points: Vec<Point> = self.points().map(|weighted| weighted.point).collect();
-        // Rounds over all points, so that one bad moment does not hit all samples of a point.
-        let round = points.iter().map(|point| Item { point: *point, choice: None, repeats: 1 });
-        let items: Vec<Item> = (0..repeats).flat_map(|_| round.clone()).collect();
-        self.run_default(items)
-    }
-
-    /// Runs items of the default arm; gives the first reason of each point where a sample failed.
-    fn run_default(&mut self, items: Vec<Item>) -> Result<BTreeMap<Point, String>, Broken> {
-        let mut failures = BTreeMap::new();
-        for (item, outcome) in self.run(Setup::Site, items)? {
-            match outcome {
-                Outcome::Timed(timing) => self.default_us.entry(item.point).or_default().push(timing.time_us),
-                other => drop(failures.entry(item.point).or_insert_with(|| describe(&other))),
-            }
-        }
-        Ok(failures)
     }
 
     /// The points of the workload that can be compared with the default arm.
@@ -205,13 +170,14 @@ impl<'a> Evaluator<'a> {
         self.plan.points.iter().filter(|weighted| !self.left_out.contains(&weighted.point))
     }
 
-    /// The score of an environment: measured once, remembered after. What the space forbids is like what cannot start.
+    /// The score of an environment: measured once, remembered after. What the space forbids is like what cannot start, and
+    /// with pins, the vector stands for the one that has them.
     pub(super) fn evaluate(&mut self, vector: &[usize]) -> Result<f64, Stop> {
-        let Some(vector) = self.space.canonical(vector) else { return Ok(f64::INFINITY) };
+        let Some(vector) = self.canonical(vector) else { return Ok(f64::INFINITY) };
         if let Some(index) = self.known.get(&vector) {
             return Ok(self.explored[*index].score);
         }
-        if !self.explored.is_empty() && self.share <= self.spent() {
+        if !self.explored.is_empty() && !self.lacks_pinned() && self.share <= self.spent() {
             return Err(Stop::Share);
         }
         let index = self.explored.len();
@@ -219,7 +185,7 @@ impl<'a> Evaluator<'a> {
         let why = self.reason(&vector);
         self.observer.note(Note::EnvironmentStarted { index, environment: &environment, why: &why });
         let incumbent = self.incumbent();
-        let warm: Option<Knowledge> = incumbent.map(|index| self.explored[index].race.knowledge());
+        let warm: Option<Knowledge> = self.teacher().map(|index| self.explored[index].race.knowledge());
         let mut config = self.plan.race.clone();
         config.seed = config.seed.wrapping_add(index as u64);
         if self.short_of_time() {
@@ -229,16 +195,19 @@ impl<'a> Evaluator<'a> {
         let quarantine = self.quarantine.clone();
         let mut race = Race::new(&self.race_points(), &self.space.choices, config, warm.as_ref(), quarantine);
         race.leave_out(|point, choice| !self.bench.offers(&environment, point, choice));
+        self.prepare(&mut race);
         race.foresee(&self.plan.predictions);
-        self.known.insert(vector, index);
+        self.known.insert(vector.clone(), index);
         self.explored.push(Explored {
+            vector,
             environment,
+            is_wanted: true,
             race,
             currency,
             score: f64::INFINITY,
             deviation: 0.0,
             potential: 0.0,
-            abandoned: false,
+            given_up: None,
             failed: None,
             settled: false,
             starts: Starts::default(),
@@ -263,8 +232,12 @@ impl<'a> Evaluator<'a> {
                 explored.score = f64::INFINITY;
                 return Ok(f64::INFINITY);
             }
+            Err(Broken::Unwanted) => {
+                self.leave(index);
+                None
+            }
         };
-        if !self.explored[index].abandoned {
+        if self.explored[index].given_up.is_none() {
             self.rescore(index);
         }
         self.learn_effects();
@@ -311,7 +284,7 @@ impl<'a> Evaluator<'a> {
             let projected = self.explored[incumbent].score * factor;
             self.rescore(index);
             let explored = &mut self.explored[index];
-            (explored.abandoned, explored.score) = (true, projected);
+            (explored.given_up, explored.score) = (Some(CLEARLY_WORSE), projected);
             return Ok(());
         }
         let least = 2 * self.points().count() as u64;
@@ -333,8 +306,9 @@ impl<'a> Evaluator<'a> {
         times: &BTreeMap<Point, f64>,
         hurried: bool,
     ) -> Option<f64> {
-        let race = &self.explored[incumbent].race;
-        clearly_slower(samples, times, |point| race.noise(point), hurried)
+        let Explored { race, is_wanted, .. } = &self.explored[incumbent];
+        // What the user pinned is not held against what else there was.
+        is_wanted.then(|| clearly_slower(samples, times, |point| race.noise(point), hurried)).flatten()
     }
 
     /// Tries to leave out each setting of the best environment that may not be worth it, as the solver may have taken some
@@ -356,20 +330,24 @@ impl<'a> Evaluator<'a> {
         Ok(())
     }
 
-    /// Spends what is left on the environments that may ship: the best score, and the simplest that is as good.
-    pub(super) fn refine(&mut self) -> Result<StoppedBy, SearchError> {
+    /// Spends what is left on the environments that may ship: the best score, and the simplest that is as good. `None` where the
+    /// user wants others to be searched and there is something left for it.
+    pub(super) fn refine(&mut self) -> Result<Option<StoppedBy>, SearchError> {
         loop {
+            if self.is_reopened && (self.spent() < SEARCH_SHARE || self.lacks_pinned()) {
+                return Ok(None);
+            }
             let (index, result) = if let Some(index) = self.contender() {
                 (index, self.refine_slice(index))
             } else if let Some(index) = self.rival() {
                 (index, self.compare_again(index))
             } else {
-                return self.ended();
+                return self.ended().map(Some);
             };
             match result {
-                Ok(()) | Err(Broken::Stop(Stop::Share)) => {}
+                Ok(()) | Err(Broken::Stop(Stop::Share) | Broken::Unwanted) => {}
                 Err(Broken::Stop(Stop::Fatal(error))) => return Err(error),
-                Err(Broken::Stop(Stop::Ended(by))) => return Ok(by),
+                Err(Broken::Stop(Stop::Ended(by))) => return Ok(Some(by)),
                 Err(Broken::Setup(why)) => self.explored[index].failed = Some(why),
             }
             self.rescore(index);
@@ -425,45 +403,6 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// The result so far.
-    pub(super) fn outcome(mut self, stopped_by: StoppedBy) -> SearchOutcome {
-        for index in 0..self.explored.len() {
-            self.explored[index].race.adopt(&self.quarantine);
-            if self.explored[index].failed.is_none() && !self.explored[index].abandoned {
-                self.rescore(index);
-            }
-        }
-        let importance = importance(&self.space.dimensions, &self.hindsight(), self.plan.seed);
-        if !importance.is_empty() {
-            self.observer.note(Note::Importance(&importance));
-        }
-        let winner = self.incumbent();
-        let points = winner.map(|index| self.results(index)).unwrap_or_default();
-        let environment = winner.map(|index| self.explored[index].environment.clone()).unwrap_or_default();
-        let fallback = if self.explored.is_empty() { Vec::new() } else { self.results(0) };
-        let scores = self.explored.iter().map(|explored| EnvironmentScore {
-            environment: explored.environment.clone(),
-            score: explored.score,
-            abandoned: explored.abandoned,
-            failed: explored.failed.clone(),
-            trials: explored.trials,
-        });
-        SearchOutcome {
-            defaults: self.default_us.keys().filter_map(|point| Some((*point, self.default_time(*point)?))).collect(),
-            environment,
-            points,
-            first_environment: self.space.environment(&[]),
-            fallback,
-            environments: scores.collect(),
-            best_ever: self.best_ever,
-            importance,
-            bans: self.quarantine.bans(),
-            trials: self.trials,
-            seconds: self.bench.now_s() - self.started_s,
-            stopped_by,
-        }
-    }
-
     fn race_points(&self) -> Vec<WeightedPoint> {
         let weigh = |weighted: &WeightedPoint| {
             let default_us = self.default_time(weighted.point).map_or(1.0, |time| time.median_us);
@@ -478,37 +417,13 @@ impl<'a> Evaluator<'a> {
         Some(DefaultTime { median_us: stats::median(times)?, samples: times.len() as u32 })
     }
 
-    fn results(&mut self, index: usize) -> Vec<PointResult> {
-        let weights: BTreeMap<Point, f64> = self.plan.points.iter().map(|w| (w.point, w.weight)).collect();
-        let picks = self.explored[index].race.picks();
-        let race = &self.explored[index].race;
-        let result = |pick: Pick| PointResult {
-            weight: weights.get(&pick.point).copied().unwrap_or_default(),
-            default: self.default_time(pick.point),
-            own_choice_us: race.own_choice_us(pick.point),
-            pick,
-        };
-        picks.into_iter().map(result).collect()
-    }
-
     /// What sets this environment apart, for people.
     fn reason(&self, vector: &[usize]) -> String {
-        let Some(incumbent) = self.incumbent() else { return "the environment as it is".into() };
+        let Some(incumbent) = self.teacher() else { return "the environment as it is".into() };
         let (next, best) = (self.space.environment(vector), &self.explored[incumbent].environment);
         let changes = self.space.dimensions.iter().filter(|d| next.get(&d.name) != best.get(&d.name));
         let text = |name: &str| format!("{name} {}", next.get(name).map_or("left alone".into(), |v| format!("= {v}")));
         let changes: Vec<String> = changes.map(|dimension| text(&dimension.name)).collect();
         format!("against the best so far: {}", changes.join(", "))
-    }
-}
-
-fn describe(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Timed(_) | Outcome::Substituted { .. } => "something else ran".into(),
-        Outcome::Wrong(why) => format!("wrong result: {why}"),
-        Outcome::Hung(why) => format!("hung: {why}"),
-        Outcome::Crashed(why) => format!("crashed: {why}"),
-        Outcome::Unsupported(why) => why.clone(),
-        Outcome::Skipped => "skipped by the user".into(),
     }
 }

@@ -259,36 +259,41 @@ pub fn run_search(
     }
     let mut evaluator = Evaluator::new(bench, space, plan, observer, cancel);
     evaluator.baseline()?;
+    loop {
+        evaluator = visit(evaluator, plan, space)?;
+        if let Err(Stop::Fatal(error)) = evaluator.prune() {
+            return Err(error);
+        }
+        evaluator.baseline_again()?;
+        if let Some(stopped_by) = evaluator.refine()? {
+            return Ok(evaluator.outcome(stopped_by));
+        }
+    }
+}
+
+/// Scores environments for as long as the solver asks for some and there is budget. One that was scored before costs nothing.
+fn visit<'a>(mut evaluator: Evaluator<'a>, plan: &SearchPlan, space: &'a Space) -> Result<Evaluator<'a>, SearchError> {
+    evaluator.open_share();
     let landscape = Landscape {
         evaluator: RefCell::new(evaluator),
-        space,
         shape: space.shape(),
         random: RefCell::new(SmallRng::seed_from_u64(plan.seed ^ 0xA11E)),
         stop: RefCell::new(None),
     };
     let (landscape, failure) = solve(landscape, plan, space);
+    match (landscape.stop.into_inner(), failure) {
+        (Some(Stop::Fatal(error)), _) => return Err(error),
+        (None, Some(why)) => return Err(SearchError::Solver { strategy: plan.strategy, why }),
+        (Some(Stop::Share | Stop::Ended(_)) | None, _) => {}
+    }
     let mut evaluator = landscape.evaluator.into_inner();
-    match landscape.stop.into_inner() {
-        Some(Stop::Fatal(error)) => return Err(error),
-        Some(Stop::Share | Stop::Ended(_)) => {}
-        None => {
-            if let Some(why) = failure {
-                return Err(SearchError::Solver { strategy: plan.strategy, why });
-            }
-        }
-    }
-    if let Err(Stop::Fatal(error)) = evaluator.prune() {
-        return Err(error);
-    }
-    evaluator.baseline_again()?;
-    let stopped_by = evaluator.refine()?;
-    Ok(evaluator.outcome(stopped_by))
+    evaluator.close_wishes();
+    Ok(evaluator)
 }
 
 /// The environments as argmin sees them.
 struct Landscape<'a> {
     evaluator: RefCell<Evaluator<'a>>,
-    space: &'a Space,
     shape: Vec<usize>,
     random: RefCell<SmallRng>,
     /// Why the evaluator wants no further environment: argmin only gets an error.
@@ -318,7 +323,7 @@ impl Survey for &Landscape<'_> {
     }
 
     fn canonical(&self, vector: &[usize]) -> Option<Vector> {
-        self.space.canonical(vector)
+        self.evaluator.try_borrow().ok()?.canonical(vector)
     }
 }
 

@@ -55,13 +55,20 @@ impl ModelBased {
 
     fn most_promising(&mut self, survey: &impl Survey) -> Option<Vector> {
         let Some(model) = Surrogate::fit(&self.seen, self.shape.len()) else { return self.any_untried(survey) };
-        let best = self.seen.iter().map(|o| model.predict(&o.vector).mean).fold(f64::INFINITY, f64::min);
+        // With pins, what stands for another vector is no choice any more.
+        let is_open = |o: &&Observation| survey.canonical(&o.vector).as_ref() == Some(&o.vector);
+        let open = self.seen.iter().filter(is_open);
+        let best = open.map(|o| model.predict(&o.vector).mean).fold(f64::INFINITY, f64::min);
         let promise = |vector: Vector| {
             let Estimate { mean, deviation } = model.predict(&vector);
             (expected_fall(mean - best, deviation), vector)
         };
         let candidates = self.candidates(&model);
-        let promises = self.untried(&candidates, survey).into_iter().map(promise);
+        let untried = self.untried(&candidates, survey);
+        if best.is_infinite() {
+            return untried.into_iter().min_by(|a, b| model.predict(a).mean.total_cmp(&model.predict(b).mean));
+        }
+        let promises = untried.into_iter().map(promise);
         let worth = promises.filter(|(promise, vector)| self.least_promise(vector) <= *promise);
         let most = worth.reduce(|most, other| if most.0 < other.0 { other } else { most });
         most.map(|(_, vector)| vector)

@@ -256,6 +256,13 @@ impl Bench for Simulated {
                     return Err(BenchError::Cancelled);
                 }
                 self.check_nodes()?;
+                if cancel.take_skip() {
+                    // As on a cluster, workers in the middle of it can only be killed.
+                    self.position.running = None;
+                    self.position.samples += 1;
+                    sink(Sample { item: index, process: self.position.processes, outcome: Outcome::Skipped });
+                    break;
+                }
                 if self.position.running.is_none() {
                     self.start_processes(&script.setup);
                 }

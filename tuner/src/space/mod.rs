@@ -22,7 +22,7 @@ pub use self::{
     build::{Built, LeftOut},
     constraints::Constraints,
     nccl::{NcclFacts, Transport},
-    pin::{ChoicePin, Pin, PinError, check_pin},
+    pin::{ChoicePin, Pin, PinError, Pins, check_pin},
 };
 
 /// Vectors up to this many are looked at one by one to count environments.

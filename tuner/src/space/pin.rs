@@ -7,7 +7,7 @@ use gdrtune_profiles::{
     vocab::{Algorithm, Choice, Protocol},
 };
 
-use super::Space;
+use super::{Dimension, Space};
 
 /// The parts of a choice, by the names that they are pinned with.
 const ALGORITHM: &str = "algo";
@@ -51,7 +51,7 @@ pub enum PinError {
         known: Vec<String>,
     },
     /// The knob is searched, and not with that value.
-    #[error("{knob} = {value} is not searched here: its values are {}{}", known.join(", "), nearest::hint(value, known.iter().map(String::as_str)))]
+    #[error("{knob} = {value} is not searched here: its values are {}{}", known.join(", "), value_hint(value, known))]
     UnknownValue {
         /// The knob.
         knob: String,
@@ -59,6 +59,12 @@ pub enum PinError {
         value: String,
         /// What it can be pinned to; `unset` leaves it as the site has it.
         known: Vec<String>,
+    },
+    /// The space has nothing where all pins hold.
+    #[error("{knob} cannot be pinned like that: with what is pinned already, nothing is left to search")]
+    NothingLeft {
+        /// The knob.
+        knob: String,
     },
     /// The knob has no such thing as being unset.
     #[error("{knob} cannot be left unset: its values are {}", known.join(", "))]
@@ -68,6 +74,13 @@ pub enum PinError {
         /// What it can be pinned to.
         known: Vec<String>,
     },
+}
+
+/// The nearest value, where so few characters as a channel count has do not make everything near.
+fn value_hint(value: &str, known: &[String]) -> String {
+    const LEAST_CHARACTERS: usize = 3;
+    let is_telling = LEAST_CHARACTERS <= value.chars().count();
+    if is_telling { nearest::hint(value, known.iter().map(String::as_str)) } else { String::new() }
 }
 
 /// Checks that `knob`, a dimension of the environment or `algo`, `proto` or `channels`, has `value` among what is searched;
@@ -171,9 +184,32 @@ impl ChoicePin {
 
 /// What is pinned, by knob.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Pins(BTreeMap<String, Pin>);
+pub struct Pins(BTreeMap<String, Pin>);
 
 impl Pins {
+    /// Checks a pin, and that something is left of the space with it; gives it, and these pins with it.
+    ///
+    /// # Errors
+    /// [`PinError`] as [`check_pin`], or that nothing is left.
+    pub fn with(&self, space: &Space, knob: &str, value: Option<&str>) -> Result<(Self, Pin), PinError> {
+        let dimensions = space.dimensions.iter().map(|d| (d.name.clone(), d.values.clone())).collect();
+        let choices: Vec<Choice> = space.choices.values().flatten().copied().collect();
+        let pin = check_pin(&dimensions, &choices, knob, value)?;
+        let mut pins = self.clone();
+        pins.hold(pin.clone());
+        let has_choice = choices.is_empty() || choices.iter().any(|choice| pins.allow(*choice));
+        if !has_choice || pins.canonical(space, &[]).is_none() {
+            return Err(PinError::NothingLeft { knob: knob.to_owned() });
+        }
+        Ok((pins, pin))
+    }
+
+    /// Without the pin of a knob; `None` where it has none.
+    pub fn without(&self, knob: &str) -> Option<Self> {
+        let mut pins = self.clone();
+        pins.0.remove(knob).map(|_| pins)
+    }
+
     pub(crate) fn hold(&mut self, pin: Pin) {
         self.0.insert(pin.knob().to_owned(), pin);
     }
@@ -187,13 +223,49 @@ impl Pins {
         self.0.values().all(|pin| if let Pin::Choice(pin) = pin { pin.holds(choice) } else { true })
     }
 
-    /// The vector with the pinned values in the place of its own.
-    pub(crate) fn apply(&self, space: &Space, vector: &[usize]) -> Vec<usize> {
-        let index = |(position, dimension): (usize, &super::Dimension)| match self.0.get(&dimension.name) {
-            Some(Pin::Setting { value, .. }) => dimension.values.iter().position(|known| known == value).unwrap_or(0),
-            _ => vector.get(position).copied().unwrap_or(0),
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The one vector that stands for this one among those with the pinned values; `None` where the space forbids it.
+    pub(crate) fn canonical(&self, space: &Space, vector: &[usize]) -> Option<Vec<usize>> {
+        let canonical = space.canonical(&self.apply(space, vector))?;
+        let is_kept =
+            |(index, dimension): (&usize, &Dimension)| self.index(dimension).is_none_or(|pinned| pinned == *index);
+        canonical.iter().zip(&space.dimensions).all(is_kept).then_some(canonical)
+    }
+
+    /// The vector with the pinned values in the place of its own, and with what these depend on.
+    fn apply(&self, space: &Space, vector: &[usize]) -> Vec<usize> {
+        let index = |(position, dimension): (usize, &Dimension)| {
+            let own = vector.get(position).copied().filter(|index| *index < dimension.values.len()).unwrap_or(0);
+            self.index(dimension).unwrap_or(own)
         };
-        space.dimensions.iter().enumerate().map(index).collect()
+        let mut vector: Vec<usize> = space.dimensions.iter().enumerate().map(index).collect();
+        // A knob that is only there where another one has a value takes that one along; each is moved once at most.
+        for _ in 0..self.0.len() {
+            for (name, when) in &space.constraints.conditions {
+                let place = |name: &str| space.dimensions.iter().position(|dimension| dimension.name == name);
+                let (Some(knob), Some(other)) = (place(name), place(&when.name)) else { continue };
+                let is_met = |index: usize| {
+                    space.dimensions[other].values.get(index).is_some_and(|value| when.include(value.as_deref()))
+                };
+                let is_needed = self.index(&space.dimensions[knob]).is_some_and(|index| index != 0);
+                if is_needed && !is_met(vector[other]) && self.index(&space.dimensions[other]).is_none() {
+                    let first = (0..space.dimensions[other].values.len()).find(|index| is_met(*index));
+                    vector[other] = first.unwrap_or(vector[other]);
+                }
+            }
+        }
+        vector
+    }
+
+    /// The index of a dimension's pinned value.
+    fn index(&self, dimension: &Dimension) -> Option<usize> {
+        match self.0.get(&dimension.name)? {
+            Pin::Setting { value, .. } => dimension.values.iter().position(|known| known == value),
+            Pin::Choice(_) => None,
+        }
     }
 }
 

@@ -58,6 +58,10 @@ impl Bench for Fake {
                 if cancel.is_cancelled() {
                     return Err(BenchError::Cancelled);
                 }
+                if cancel.take_skip() {
+                    sink(Sample { item, process: 0, outcome: Outcome::Skipped });
+                    break;
+                }
                 let outcome = match (self.model)(&environment, asked.point, asked.choice) {
                     Answer::Time(time_us) => {
                         let uniform: f64 = (0..4).map(|_| self.random.random_range(-0.5..0.5)).sum();

@@ -17,12 +17,19 @@ use crate::ui::{
     theme::Theme,
 };
 
-/// Most rows that the summary of the run and the list of files may take, each.
+/// Most rows that the summary of the run and the list of files may take, each; where the terminal is low, one.
 const MAX_TEXT_ROWS: usize = 2;
 
-/// Rows that the banner wants on a terminal of this many columns.
-pub(crate) fn banner_rows(summary: &Summary, columns: u16) -> u16 {
-    lines(summary, inner_columns(columns), "").len() as u16 + 2
+/// Below this many rows a terminal is low.
+const LOW_ROWS: u16 = 20;
+
+/// Rows that the banner wants on a terminal of a size.
+pub(crate) fn banner_rows(summary: &Summary, (columns, rows): (u16, u16)) -> u16 {
+    lines(summary, inner_columns(columns), max_text_rows(rows), "").len() as u16 + 2
+}
+
+const fn max_text_rows(rows: u16) -> usize {
+    if rows < LOW_ROWS { 1 } else { MAX_TEXT_ROWS }
 }
 
 /// Columns between the borders and their margins.
@@ -58,7 +65,8 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
     let inner = block.inner(area);
     block.render(area, buffer);
     let columns = inner_columns(area.width);
-    for (index, (line, role)) in lines(summary, columns, glyphs.ellipsis).into_iter().enumerate() {
+    let max_rows = max_text_rows(state.view.size.1);
+    for (index, (line, role)) in lines(summary, columns, max_rows, glyphs.ellipsis).into_iter().enumerate() {
         let Some(place) = row(inner, index) else { return };
         let style = match role {
             Role::Gain => theme.title,
@@ -75,23 +83,24 @@ enum Role {
     Text,
 }
 
-fn lines(summary: &Summary, columns: usize, ellipsis: &str) -> Vec<(String, Role)> {
+fn lines(summary: &Summary, columns: usize, max_rows: usize, ellipsis: &str) -> Vec<(String, Role)> {
     let sentence = summary.ended.as_ref().map_or("", |e| e.summary.as_str());
     let files = if summary.written.is_empty() {
         "No files were written".to_owned()
     } else {
         format!("Files in {}", text::fold_files(&summary.written))
     };
-    let texts = [sentence, &files].into_iter().filter(|t| !t.is_empty()).flat_map(|t| shorten(t, columns, ellipsis));
+    let texts =
+        [sentence, &files].into_iter().filter(|t| !t.is_empty()).flat_map(|t| shorten(t, columns, max_rows, ellipsis));
     let gain = (text::fit(&gain_text(summary, columns), columns, ellipsis), Role::Gain);
     std::iter::once(gain).chain(texts.map(|line| (line, Role::Text))).collect()
 }
 
-/// At most [`MAX_TEXT_ROWS`] lines; what does not fit is replaced by an ellipsis.
-fn shorten(text: &str, columns: usize, ellipsis: &str) -> Vec<String> {
+/// At most `max_rows` lines; what does not fit is replaced by an ellipsis.
+fn shorten(text: &str, columns: usize, max_rows: usize, ellipsis: &str) -> Vec<String> {
     let mut lines = text::wrap(text, columns);
-    if MAX_TEXT_ROWS < lines.len() {
-        let rest = lines.split_off(MAX_TEXT_ROWS - 1).join(" ");
+    if max_rows < lines.len() {
+        let rest = lines.split_off(max_rows - 1).join(" ");
         lines.push(text::fit(&rest, columns, ellipsis));
     }
     lines

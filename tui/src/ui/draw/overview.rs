@@ -4,7 +4,13 @@ use gdrtune_session::event::{Level, NodeState};
 use ratatui::{buffer::Buffer, layout::Rect, style::Style, text::Span};
 
 use super::{chart, draw_panel, draw_parts, log, row};
-use crate::ui::{layout::OverviewLayout, run::Arrival, state::State, text, theme::Theme};
+use crate::ui::{
+    layout::OverviewLayout,
+    run::{Arrival, ArrivalKind},
+    state::State,
+    text,
+    theme::Theme,
+};
 
 /// The rate of trials is that of the last so many milliseconds.
 const RATE_WINDOW_MS: u64 = 5_000;
@@ -40,7 +46,7 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
 /// ─ Samples: gain of each, 0.5x to 2x ────────── 38 per s ─
 /// ▁▂▂▃▅▁▁×▂▃
 /// ```
-/// Log scale with the default in the middle; a failure is a symbol at the foot.
+/// Log scale with the default in the middle; a sample of the default arm is a dot at the foot, a failure a cross.
 fn draw_arrivals(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     let arrivals = &state.shown().arrivals;
     let rate = arrivals.per_second(state.shown_elapsed_ms(), RATE_WINDOW_MS);
@@ -49,7 +55,8 @@ fn draw_arrivals(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) 
     let right = if is_real { format!("{rate:.0} trials per s") } else { String::new() };
     let seen: Vec<Arrival> = arrivals.last(usize::from(area.width)).copied().collect();
     // At least a doubling up and down, so that noise looks like noise.
-    let furthest = seen.iter().filter_map(|arrival| Some(arrival.gain?.log2().abs())).fold(1.0, f64::max).ceil();
+    let gain = |arrival: &Arrival| if let ArrivalKind::Gain(gain) = arrival.kind { Some(gain) } else { None };
+    let furthest = seen.iter().filter_map(|arrival| Some(gain(arrival)?.log2().abs())).fold(1.0, f64::max).ceil();
     let top = furthest.exp2();
     let title = format!("Samples against the default, {} to {top}x", text::trim(1.0 / top));
     let inner = draw_panel(theme, &title, &right, area, buffer);
@@ -58,9 +65,16 @@ fn draw_arrivals(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) 
     for (column, arrival) in seen.iter().enumerate() {
         let x = inner.x + column as u16;
         let foot = inner.bottom().saturating_sub(1);
-        let Some(gain) = arrival.gain else {
-            buffer.set_string(x, foot, theme.glyphs.missing, theme.dim);
-            continue;
+        let gain = match arrival.kind {
+            ArrivalKind::Gain(gain) => gain,
+            ArrivalKind::Default => {
+                buffer.set_string(x, foot, theme.glyphs.dot, theme.dim);
+                continue;
+            }
+            ArrivalKind::Failed => {
+                buffer.set_string(x, foot, theme.glyphs.missing, theme.bad);
+                continue;
+            }
         };
         let share = (gain.log2() / furthest + 1.0) / 2.0;
         let level = ((share * n_levels as f64).ceil() as usize).clamp(1, n_levels);
@@ -94,7 +108,8 @@ fn draw_nodes(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     ] {
         let of_state = || summary.nodes.values().filter(|node| node.state == node_state);
         let n = of_state().count();
-        if n == 0 {
+        // How many are ready is told even if none is.
+        if n == 0 && (node_state != NodeState::Ready || summary.nodes.is_empty()) {
             continue;
         }
         let (symbol, style) = theme.node_state(node_state);

@@ -22,14 +22,17 @@ use crate::ui::{
 /// Below this many columns the trend and the samples are left out.
 const ALL_COLUMNS_MIN: u16 = 100;
 
+/// Below this many columns the default's time is left out too.
+const DEFAULT_COLUMNS_MIN: u16 = 76;
+
 /// Columns of the trend.
 const TREND_COLUMNS: usize = 16;
 
 /// ```text
 /// ─ Sizes ──────────────────────────────── 18 points, by gain ▼ ─
-///    point            default us    best us   gain  certainty                 choice        samples  trend
-/// ▸  allreduce   64K       128.7       95.1  1.35x  faster in 97 % of pairs   tree/ll/2     12/9     ▁▂▅
-/// ●  allreduce  256K       301.2      301.2  1.00x  [0.99-1.01] no sure gain  default       12/0
+///    point           default us   best us   gain  choice       samples  trend  faster in, or A/B
+/// ▸  allreduce   64K      128.7      95.1  1.35x  tree/ll/2       12/9  ▁▂▅    97 % of 108 pairs
+///  ● allreduce  256K      301.2     301.2  1.00x  default         12/0         [0.99-1.01] no sure gain
 /// ```
 pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     let view = &state.view.tabs.sizes;
@@ -49,14 +52,15 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
     let roomy = ALL_COLUMNS_MIN <= area.width;
     if let Some(place) = row(inner, 0) {
         let point_columns = name_columns + 7;
+        let default = if DEFAULT_COLUMNS_MIN <= area.width { format!("{:>10}", "default us") } else { String::new() };
         let head = format!(
-            "   {:point_columns$}{:>11}{:>11}{:>7}  {:choice_columns$}  ",
-            "point", "default us", "best us", "gain", "choice"
+            "   {:point_columns$}{default}{:>10}{:>7}  {:choice_columns$}  ",
+            "point", "best us", "gain", "choice"
         );
         let rest = if roomy {
-            format!("{:>9}  {:TREND_COLUMNS$}  certainty", "samples", "trend")
+            format!("{:>9}  {:TREND_COLUMNS$}  faster in, or A/B", "samples", "trend")
         } else {
-            "certainty".to_owned()
+            "faster in, or A/B".to_owned()
         };
         buffer.set_stringn(place.x, place.y, head + &rest, usize::from(place.width), theme.dim);
     }
@@ -92,7 +96,8 @@ fn line_of(
     let [default, best] =
         [row.series.default_us(), row.series.best_us()].map(|us| us.map_or_else(|| "-".to_owned(), text::microseconds));
     let (name, size) = (row.point.collective.name(), Size(row.point.bytes).to_string());
-    let mut line = Line::from(format!(" {mark} {name:name_columns$} {size:>6}{default:>11}{best:>11}"));
+    let default = if usize::from(DEFAULT_COLUMNS_MIN) <= total { format!("{default:>10}") } else { String::new() };
+    let mut line = Line::from(format!(" {mark} {name:name_columns$} {size:>6}{default}{best:>10}"));
     let gain = row.series.known_gain();
     let gain_text = gain.map_or_else(|| "-".to_owned(), text::ratio);
     let style = if gain.is_some_and(|gain| 1.005 <= gain) { theme.best_series } else { theme.default_series };
@@ -106,7 +111,7 @@ fn line_of(
     let certainty = text::fit(&certainty_text(row.certainty), room, theme.glyphs.ellipsis);
     let style = match row.certainty {
         Certainty::Verdict(verdict) => theme.decision(verdict.decision),
-        Certainty::Unknown | Certainty::Pairs(_) => theme.dim,
+        Certainty::Unknown | Certainty::Pairs(..) => theme.dim,
     };
     line.push_span(Span::styled(certainty, style));
     line

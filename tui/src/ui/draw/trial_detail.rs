@@ -21,26 +21,32 @@ use crate::ui::{
 /// Lines of the log are of the trial if they came so many milliseconds before or after it.
 const LOG_WINDOW_MS: u64 = 2_000;
 
+/// Rows of a histogram with its title and its axis.
+const HISTOGRAM_ROWS: u16 = 4;
+
 /// Columns of the names of the facts.
 const NAME_COLUMNS: usize = 10;
 
 /// ```text
 /// ─ Trial 60 ─────────────────────────────────────────────────────────
 /// point     allreduce 64K, search arm, processes 3, at 1:23
-/// asked     tree/ll/2                    ▁▃█▅▁    9 samples
-/// ran       tree/ll/2                    93.2 us  97.0 us
+/// asked     tree/ll/2
+/// ran       tree/ll/2
 /// settings  NCCL_BUFFSIZE=1048576
-/// time      95.1 us, slowest rank 96.0, lap median 94.8, worst 120.3, CPU 95.0; 40 calls
-/// busbw     1.034 GB/s, 1.35x the default
+/// time us   95.1; slowest rank 96.0, CPU 95.0; 40 calls
+/// laps us   median 94.8, worst 120.3
+/// busbw     1.034 GB/s, 1.35x the default as it was known then
+/// 9 samples like this: median 95.1 us
 /// ```
 pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     let Some((_, trial)) = selected(state) else { return };
     let inner = draw_panel(theme, &format!("Trial {}", trial.trial), "Esc closes", area, buffer);
     let facts = facts(state, trial, theme);
-    let histogram_rows = inner.height.saturating_sub(facts.len() as u16).min(4);
+    let samples = samples_like(state, trial);
+    let has_histogram = 1 < samples.len() && facts.len() as u16 + HISTOGRAM_ROWS <= inner.height;
     let [facts_place, histogram_place, log_place] = Split::vertical([
         Constraint::Length(facts.len() as u16),
-        Constraint::Length(if 3 <= histogram_rows { 4 } else { 0 }),
+        Constraint::Length(if has_histogram { HISTOGRAM_ROWS } else { 0 }),
         Constraint::Fill(1),
     ])
     .areas(inner);
@@ -51,7 +57,7 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
         let line = Line::from(vec![Span::styled(format!("{name:NAME_COLUMNS$}"), theme.dim), Span::raw(value)]);
         buffer.set_line(place.x, place.y, &line, place.width);
     }
-    draw_histogram(&samples_like(state, trial), trial.measured(), theme, histogram_place, buffer);
+    draw_histogram(&samples, trial.measured(), theme, histogram_place, buffer);
     let near = |t_ms: u64| t_ms.abs_diff(trial.t_ms) <= LOG_WINDOW_MS;
     log::draw_near(state, near, theme, log_place, buffer);
 }
@@ -83,7 +89,7 @@ fn facts(state: &State, trial: &TrialRow, theme: &Theme) -> Vec<(&'static str, S
     facts
 }
 
-fn times(measured: &Measured) -> [(&'static str, String); 2] {
+fn times(measured: &Measured) -> [(&'static str, String); 3] {
     let us = text::microseconds;
     let calls = match measured.iterations {
         0 => String::new(),
@@ -94,17 +100,8 @@ fn times(measured: &Measured) -> [(&'static str, String); 2] {
         .map_or_else(String::new, |gain| format!(", {} the default as it was known then", text::ratio(gain)));
     let Measured { time_us, slowest_us, median_us, max_us, cpu_us, busbw_gbs, .. } = *measured;
     [
-        (
-            "time us",
-            format!(
-                "{}; slowest rank {}, lap median {}, worst lap {}, CPU {}{calls}",
-                us(time_us),
-                us(slowest_us),
-                us(median_us),
-                us(max_us),
-                us(cpu_us)
-            ),
-        ),
+        ("time us", format!("{}; slowest rank {}, CPU {}{calls}", us(time_us), us(slowest_us), us(cpu_us))),
+        ("laps us", format!("median {}, worst {}", us(median_us), us(max_us))),
         ("busbw", format!("{} GB/s{gain}", text::bandwidth(busbw_gbs))),
     ]
 }
@@ -116,7 +113,7 @@ fn times(measured: &Measured) -> [(&'static str, String); 2] {
 /// ```
 /// The sample of the trial itself is in the colour of what is being tried, and under a symbol.
 fn draw_histogram(samples: &[f64], own: Option<&Measured>, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-    let (Some(first), Some(last)) = (samples.first(), samples.last()) else { return };
+    let (Some(first), Some(last), 2..) = (samples.first(), samples.last(), samples.len()) else { return };
     let (Some(head), Some(own_row), Some(bars_row), Some(axis)) =
         (row(area, 0), row(area, 1), row(area, 2), row(area, 3))
     else {
@@ -148,6 +145,6 @@ fn draw_histogram(samples: &[f64], own: Option<&Measured>, theme: &Theme, area: 
     }
     let [low, high] = [first, last].map(|us| format!("{} us", text::microseconds(*us)));
     let room = n_bins.saturating_sub(low.len() + high.len());
-    let ends = if samples.len() < 2 { low } else { format!("{low}{}{high}", " ".repeat(room)) };
+    let ends = format!("{low}{}{high}", " ".repeat(room));
     buffer.set_stringn(axis.x, axis.y, ends, usize::from(axis.width), theme.dim);
 }

@@ -10,8 +10,17 @@ const MAX_ARRIVALS: usize = 512;
 pub(crate) struct Arrival {
     /// Milliseconds since the run began.
     pub(crate) t_ms: u64,
-    /// Default time over this time; absent where it failed or there is no default yet.
-    pub(crate) gain: Option<f64>,
+    pub(crate) kind: ArrivalKind,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum ArrivalKind {
+    /// Default time over its time.
+    Gain(f64),
+    /// It is of the default arm, or there is no default to hold it against yet.
+    Default,
+    Failed,
 }
 
 /// The last trials, oldest first.
@@ -53,12 +62,12 @@ mod tests {
         let mut arrivals = Arrivals::default();
         assert_eq!(arrivals.per_second(0, 5_000), 0.0);
         for n in 0..20 {
-            arrivals.push(Arrival { t_ms: n * 500, gain: None });
+            arrivals.push(Arrival { t_ms: n * 500, kind: ArrivalKind::Failed });
         }
         assert_eq!(arrivals.per_second(9_500, 5_000), 11.0 / 5.0);
         assert_eq!(arrivals.per_second(60_000, 5_000), 0.0);
         for n in 0..2_000 {
-            arrivals.push(Arrival { t_ms: 100_000 + n, gain: None });
+            arrivals.push(Arrival { t_ms: 100_000 + n, kind: ArrivalKind::Failed });
         }
         assert_eq!(arrivals.last(usize::MAX).count(), MAX_ARRIVALS);
         assert!((arrivals.per_second(101_999, 5_000) - 1000.0).abs() < 5.0, "what is kept is half a second");

@@ -20,7 +20,7 @@ mod search;
 mod trials;
 
 pub(crate) use self::{
-    arrivals::{Arrival, Arrivals},
+    arrivals::{Arrival, ArrivalKind, Arrivals},
     log::{Log, LogLine},
     points::{BestKnown, Current, PointSeries, PointVerdict},
     search::{Cell, EnvironmentRow, SearchSeen, Space},

@@ -17,6 +17,9 @@ use crate::ui::{
     text,
 };
 
+/// Fewer pairs of samples say nothing: three of each are 9.
+const MIN_PAIRS: usize = 9;
+
 /// What is looked at.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Sizes {
@@ -74,9 +77,9 @@ pub(crate) struct Row<'a> {
 pub(crate) enum Certainty {
     /// Nothing to compare.
     Unknown,
-    /// Of all pairs of a default's and a best's sample, the share in which the best is faster. It flatters, since the
-    /// best was picked for being fast.
-    Pairs(f64),
+    /// Of all pairs of a default's and a best's sample, the share in which the best is faster, and how many pairs there
+    /// are. It flatters, since the best was picked for being fast.
+    Pairs(f64, usize),
     /// What the A/B said.
     Verdict(PointVerdict),
 }
@@ -86,7 +89,7 @@ impl Certainty {
     fn rank(self) -> (u8, f64) {
         match self {
             Self::Unknown => (0, 0.0),
-            Self::Pairs(share) => (1, share),
+            Self::Pairs(share, _) => (1, share),
             Self::Verdict(verdict) => (2, verdict.speedup.low),
         }
     }
@@ -109,11 +112,12 @@ pub(crate) fn choice_text(row: &Row<'_>) -> String {
     }
 }
 
-/// `faster in 97 % of pairs`, `1.30-1.41 ships`.
+/// `97 % of 12 pairs`, `[1.30-1.41] ships`.
 pub(crate) fn certainty_text(certainty: Certainty) -> String {
     match certainty {
         Certainty::Unknown => String::new(),
-        Certainty::Pairs(share) => format!("faster in {:.0} % of pairs", share * 100.0),
+        Certainty::Pairs(_, n) if n < MIN_PAIRS => "too few samples".to_owned(),
+        Certainty::Pairs(share, n) => format!("{:.0} % of {}", share * 100.0, text::count(n as u64, "pair")),
         Certainty::Verdict(verdict) => {
             let word = match verdict.decision {
                 Decision::Ship => "ships",
@@ -127,7 +131,7 @@ pub(crate) fn certainty_text(certainty: Certainty) -> String {
 }
 
 /// The share of pairs in which the second is smaller; ties count half. Both are sorted.
-fn share_of_pairs(default_us: &[f64], best_us: &[f32]) -> Option<f64> {
+fn share_of_pairs(default_us: &[f64], best_us: &[f32]) -> Option<(f64, usize)> {
     let n_pairs = default_us.len() * best_us.len();
     let doubled: usize = default_us
         .iter()
@@ -137,7 +141,7 @@ fn share_of_pairs(default_us: &[f64], best_us: &[f32]) -> Option<f64> {
             below + not_above
         })
         .sum();
-    (0 < n_pairs).then(|| doubled as f64 / (2 * n_pairs) as f64)
+    (0 < n_pairs).then(|| (doubled as f64 / (2 * n_pairs) as f64, n_pairs))
 }
 
 fn row_of<'a>(summary: &'a Summary, point: Point, series: &'a PointSeries) -> Row<'a> {
@@ -147,7 +151,10 @@ fn row_of<'a>(summary: &'a Summary, point: Point, series: &'a PointSeries) -> Ro
     let best_us = cell.map_or(&[][..], |cell| cell.samples_us());
     let certainty = match series.verdict {
         Some(verdict) => Certainty::Verdict(verdict),
-        None => share_of_pairs(series.default_samples_us(), best_us).map_or(Certainty::Unknown, Certainty::Pairs),
+        None => match share_of_pairs(series.default_samples_us(), best_us) {
+            Some((share, n_pairs)) => Certainty::Pairs(share, n_pairs),
+            None => Certainty::Unknown,
+        },
     };
     let n_best = best.map_or(0, |best| best.samples as usize);
     let n_samples = (series.default_samples_us().len(), n_best);
@@ -293,7 +300,11 @@ mod tests {
             (&[], &[1.0], None),
             (&[1.0], &[], None),
         ] {
-            assert_eq!(share_of_pairs(default_us, best_us), expected, "{default_us:?} {best_us:?}");
+            assert_eq!(
+                share_of_pairs(default_us, best_us).map(|pairs| pairs.0),
+                expected,
+                "{default_us:?} {best_us:?}"
+            );
         }
     }
 }

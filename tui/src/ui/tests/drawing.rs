@@ -5,13 +5,20 @@ use gdrtune_session::event::{Event, LeftOut, NodeState, Owner, RunEnd};
 use ratatui::style::{Color, Modifier, Style};
 
 use super::*;
+use crate::ui::tabs::Tab;
 
 #[test]
-fn screens_at_the_sizes_that_people_have() {
-    for (columns, rows) in [(80, 24), (120, 40), (160, 45), (60, 15)] {
-        let size = (columns, rows);
-        insta::assert_snapshot!(format!("searching_{columns}x{rows}"), paint(&searching(size), Charset::Unicode));
-        insta::assert_snapshot!(format!("finished_{columns}x{rows}"), paint(&finished(size), Charset::Unicode));
+fn every_view_at_the_sizes_that_people_have() {
+    for (size, tab) in [(80, 24), (120, 40), (60, 15)].into_iter().flat_map(|size| Tab::ALL.map(|tab| (size, tab))) {
+        let (columns, rows) = size;
+        let name = tab.name().to_lowercase();
+        for (what, mut state) in [("searching", searching(size)), ("finished", finished(size))] {
+            state.view.tab = tab;
+            insta::assert_snapshot!(format!("{name}_{what}_{columns}x{rows}"), paint(&state, Charset::Unicode));
+        }
+    }
+    for (what, state) in [("searching", searching((160, 45))), ("finished", finished((160, 45)))] {
+        insta::assert_snapshot!(format!("overview_{what}_160x45"), paint(&state, Charset::Unicode));
     }
 }
 
@@ -48,12 +55,21 @@ fn other_screens() {
         ("help_60x15", with_keys((60, 15), "? j j")),
         ("stop_question", with_keys((80, 24), "q")),
         ("stopping", with_keys((80, 24), "q y")),
-        ("size_cursor", with_keys((80, 24), "Tab Tab Tab j g j j j")),
+        ("size_cursor", with_keys((80, 24), "j g j j j")),
+        ("trial_detail_80x24", with_keys((80, 24), "5 / t r e e Enter j j Enter")),
+        ("trial_detail_120x40", with_keys((120, 40), "5 j j m Enter")),
+        ("trial_detail_60x15", with_keys((60, 15), "5 G Enter")),
+        ("trials_by_gain", with_keys((80, 24), "5 s m j j")),
+        ("filter_typed", with_keys((80, 24), "5 / ! r i n g Left Left")),
         ("too_small", with_keys((59, 15), "")),
     ] {
         insta::assert_snapshot!(name, paint(&state, Charset::Unicode));
     }
-    insta::assert_snapshot!("ascii", paint(&searching((80, 24)), Charset::Ascii));
+    for tab in Tab::ALL {
+        let mut state = searching((80, 24));
+        state.view.tab = tab;
+        insta::assert_snapshot!(format!("ascii_{}", tab.name().to_lowercase()), paint(&state, Charset::Ascii));
+    }
 }
 
 #[test]
@@ -105,7 +121,9 @@ fn a_resumed_run_is_not_over() {
 
 #[test]
 fn ascii_screens_are_ascii() {
-    for state in [searching((120, 40)), finished((120, 40)), new_state((80, 24))] {
+    let states = [searching((120, 40)), finished((120, 40)), new_state((80, 24))];
+    for (mut state, tab) in states.into_iter().flat_map(|state| Tab::ALL.map(|tab| (state.clone(), tab))) {
+        state.view.tab = tab;
         let text = rows_of(paint(&state, Charset::Ascii).buffer()).concat();
         assert!(text.is_ascii(), "{:?}", text.chars().find(|c| !c.is_ascii()));
     }
@@ -116,7 +134,7 @@ fn no_size_and_no_state_breaks_a_draw() {
     for mut state in [new_state((1, 1)), searching((1, 1)), finished((1, 1))] {
         for (columns, height) in (1..200).step_by(19).flat_map(|c| (1..60).step_by(7).map(move |h| (c, h))) {
             update(&mut state, Input::Resize(columns, height));
-            for script in ["Tab", "Tab", "?", "?"] {
+            for script in ["Tab", "Tab", "Tab", "Tab", "Tab", "Enter", "Tab", "Tab", "?", "?"] {
                 press(&mut state, script);
                 assert_eq!(rows(&state).len(), usize::from(height));
             }
@@ -140,11 +158,11 @@ fn style_of(state: &State, text: &str) -> Style {
 fn styles_tell_what_words_and_symbols_tell_too() {
     let state = searching((120, 40));
     assert_eq!(style_of(&state, "✗ 1 failed").fg, Some(Color::Red));
-    assert_eq!(style_of(&state, "✓ ready").fg, Some(Color::Green));
+    assert_eq!(style_of(&state, "✓ 4 of 4 ready").fg, Some(Color::Green));
     assert_eq!(style_of(&state, "◆ best").fg, Some(Color::Green));
     assert_eq!(style_of(&state, "× current").fg, Some(Color::Magenta));
-    assert!(style_of(&state, "Trials").add_modifier.contains(Modifier::REVERSED));
-    assert!(!style_of(&state, "Nodes").add_modifier.contains(Modifier::REVERSED));
+    assert!(style_of(&state, "1 Overview").add_modifier.contains(Modifier::REVERSED));
+    assert!(!style_of(&state, "5 Trials").add_modifier.contains(Modifier::REVERSED));
 
     let mut mono = searching((120, 40));
     press(&mut mono, "t t");
@@ -253,7 +271,7 @@ fn lost_nodes_and_wide_names_keep_their_columns() {
     ]);
     let text = screen.join("\n");
     // The test backend shows the second column of a wide character as a space.
-    for expected in ["! lost", "✗ failed", "◌ connecting", "1 of 4 ready", "日 本 語"] {
+    for expected in ["! 1 lost: 日 本 語", "✗ 1 failed: vh2", "◌ 1 connecting", "✓ 1 of 4 ready"] {
         assert!(text.contains(expected), "{expected} is missing:\n{text}");
     }
 }
@@ -263,7 +281,9 @@ fn a_collective_without_any_time_says_so() {
     let mut state = new_state((80, 24));
     feed(&mut state, RECORDS.iter().take(1));
     let text = rows(&state).join("\n");
-    assert!(text.contains("no time of allreduce yet") && text.contains("no trial yet"), "{text}");
+    assert!(text.contains("no time of allreduce yet"), "{text}");
+    press(&mut state, "5");
+    assert!(rows(&state).join("\n").contains("no trial yet"));
     assert!(
         state
             .run

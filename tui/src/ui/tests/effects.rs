@@ -1,12 +1,12 @@
 //! Keys and what they do: scripts as tables, and the agreement of handler, footer and help.
 
-use crossterm::event::{KeyCode, KeyModifiers};
 use gdrtune_session::event::Command;
 
 use super::*;
 use crate::ui::{
     keys::{Action, BINDINGS, Context},
-    state::{Direction, Jump, Overlay, Panel, Play, Question, Speed, Stop},
+    state::{Direction, Jump, Overlay, Play, Question, Speed, Stop},
+    tabs::Tab,
 };
 
 type Start = fn((u16, u16)) -> State;
@@ -31,17 +31,17 @@ fn keys_tell_the_run_what_was_asked() {
         ("F asks", searching, "F", &[]),
         ("F and no", searching, "F n", &[]),
         ("F and yes", searching, "F y", &[Tell(Command::Finish)]),
-        ("F once only", searching, "F y F y", &[Tell(Command::Finish)]),
+        ("F once only", searching, "F y F", &[Tell(Command::Finish)]),
         (
             "F ends a pause",
             searching,
             "space F y",
             &[Tell(Command::Pause), Tell(Command::Resume), Tell(Command::Finish)],
         ),
-        ("no search to finish", verifying, "F y", &[]),
+        ("no search to finish", verifying, "F", &[]),
         ("p is for the display only", searching, "p", &[]),
         ("^Z and ^L", searching, "^Z ^L", &[Suspend, Repaint]),
-        ("y alone means nothing", searching, "y Y", &[]),
+        ("Y alone means nothing", searching, "Y", &[]),
     ];
     for (what, start, script, expected) in table {
         assert_eq!(press(&mut start((80, 24)), script), *expected, "{what}");
@@ -54,7 +54,7 @@ fn what_is_only_watched_is_left_without_a_question_and_never_told_anything() {
         assert_eq!(press(&mut attached((80, 24)), script), [Effect::Quit], "{script}");
     }
     let mut state = attached((80, 24));
-    assert_eq!(press(&mut state, "space F y f > ."), []);
+    assert_eq!(press(&mut state, "space F f > ."), []);
     assert!(!state.control.paused && state.view.overlay.is_none());
 }
 
@@ -76,7 +76,7 @@ fn a_replay_is_steered_by_keys() {
         (". space", &[Tell(Step(Direction::Forward)), Tell(Resume)]),
         ("> <", &[speed(20.0), speed(10.0)]),
         ("< < < < < <", &[speed(5.0), speed(2.0), speed(1.0), speed(0.5), speed(0.5), speed(0.5)]),
-        ("F y", &[]),
+        ("F", &[]),
     ];
     for (script, expected) in table {
         assert_eq!(press(&mut replayed((80, 24)), script), *expected, "{script}");
@@ -92,12 +92,12 @@ fn a_replay_is_steered_by_keys() {
 fn a_jump_back_takes_the_view_along() {
     let mut state = replayed((80, 24));
     feed(&mut state, RECORDS.iter().skip(100));
-    press(&mut state, "G ]");
-    assert!(state.run.summary.is_over() && state.view.trials_top.is_some());
+    press(&mut state, "] 5 G");
+    assert!(state.run.summary.is_over() && state.view.tabs.trials.cursor.is_some());
     let early = feed_new(12);
     update(&mut state, Input::Jumped(Box::new(Jump { run: early.run.clone(), t_ms: 3_000 })));
     assert!(state.run == early.run && state.view.elapsed_ms == 3_000, "time goes back");
-    assert_eq!((state.view.trials_top, state.view.collective), (None, 1));
+    assert_eq!((state.view.tabs.trials.cursor, state.view.tabs.overview.collective), (None, 1));
     press(&mut state, "space");
     assert!(state.control.paused, "what is over is not, further back");
 }
@@ -115,7 +115,7 @@ fn the_end_of_the_run_takes_its_question_away() {
     press(&mut state, "p q");
     assert_eq!(state.view.overlay, Some(Overlay::Question(Question::Stop)));
     feed(&mut state, RECORDS.iter().skip(RECORDS.len() - 1));
-    assert_eq!((state.view.overlay, state.view.frozen.is_none()), (None, true));
+    assert!(state.view.overlay.is_none() && state.view.frozen.is_none());
     assert_eq!(press(&mut state, "q"), [Effect::Quit]);
 }
 
@@ -146,23 +146,23 @@ fn a_frozen_display_counts_what_it_does_not_show() {
 }
 
 #[test]
-fn tab_visits_the_panels_that_can_be_seen() {
-    for (size, expected) in [
-        ((80, 24), vec![Panel::Nodes, Panel::Log, Panel::Busbw, Panel::Latency, Panel::Trials]),
-        ((60, 15), vec![Panel::Nodes, Panel::Log, Panel::Busbw, Panel::Latency, Panel::Trials]),
-    ] {
+fn tab_and_digits_turn_through_the_views() {
+    for size in [(80, 24), (60, 15)] {
         let mut state = searching(size);
-        let mut seen = Vec::new();
-        for _ in &expected {
+        for tab in Tab::ALL.into_iter().skip(1).chain([Tab::Overview]) {
             press(&mut state, "Tab");
-            seen.push(state.view.focus);
+            assert_eq!(state.view.tab, tab);
         }
-        assert_eq!(seen, expected);
         press(&mut state, "Shift-Tab");
-        assert_eq!(state.view.focus, Panel::Latency);
+        assert_eq!(state.view.tab, Tab::Log);
+        for tab in Tab::ALL {
+            press(&mut state, &tab.number().to_string());
+            assert_eq!(state.view.tab, tab);
+            let names =
+                rows(&state).into_iter().find(|row| row.contains(&format!(" {} {} ", tab.number(), tab.name())));
+            assert!(names.is_some(), "{tab:?} is named at {size:?}");
+        }
     }
-    let state = finished((60, 15));
-    assert_eq!(state.view.focus, Panel::Busbw, "the trials have no room beside the banner");
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn collectives_turn_around() {
     let mut state = searching((80, 24));
     for (script, expected) in [("]", 1), ("]", 0), ("[", 1), ("Left", 0), ("Right", 1), ("l", 0), ("h", 1)] {
         press(&mut state, script);
-        assert_eq!(state.view.collective, expected, "{script}");
+        assert_eq!(state.view.tabs.overview.collective, expected, "{script}");
     }
     assert!(rows(&state).iter().any(|row| row.starts_with("allgather (2 of 2)")));
 }
@@ -185,9 +185,10 @@ fn refused_colours_stay_refused() {
 
 #[test]
 fn every_key_of_the_table_is_in_the_help() {
-    for start in [searching, attached, replayed] {
-        let mut state = start((120, 40));
-        let bindings: Vec<_> = keys::bindings(state.contexts()).collect();
+    for (start, tab) in [searching, attached, replayed].into_iter().flat_map(|start| Tab::ALL.map(|tab| (start, tab))) {
+        let mut state = start((120, 90));
+        state.view.tab = tab;
+        let bindings: Vec<_> = keys::bindings(&state.contexts()).collect();
         press(&mut state, "?");
         let help = rows(&state).join("\n");
         for binding in bindings {
@@ -199,13 +200,18 @@ fn every_key_of_the_table_is_in_the_help() {
 
 #[test]
 fn the_footer_names_the_keys_of_the_table() {
-    for (start, script) in
-        [(searching as Start, ""), (searching, "?"), (searching, "q"), (attached, ""), (replayed, "")]
-    {
-        let mut state = start((200, 45));
+    for (start, script) in [
+        (searching as Start, ""),
+        (searching, "5"),
+        (searching, "?"),
+        (searching, "q"),
+        (attached, ""),
+        (replayed, "7"),
+    ] {
+        let mut state = start((240, 45));
         press(&mut state, script);
-        let bindings = keys::bindings(state.contexts());
-        let entries = bindings.filter_map(|b| Some(format!("{} {}", b.keys.first()?.name(), b.footer?)));
+        let contexts = state.contexts();
+        let entries = keys::footer(&contexts).filter_map(|b| Some(format!("{} {}", b.keys.first()?.name(), b.footer?)));
         let expected = entries.collect::<Vec<_>>().join("  ");
         let footer = rows(&state).last().map(|row| row.trim_end().to_owned()).unwrap();
         assert_eq!(footer.trim_start_matches(" 40 % at 10x  "), expected);
@@ -215,20 +221,36 @@ fn the_footer_names_the_keys_of_the_table() {
 /// A state in which the action has something to do.
 fn state_for(context: Context, action: Action) -> State {
     let mut state = match context {
-        Context::Main | Context::Live | Context::Question | Context::Help => searching((80, 18)),
         Context::Attached => attached((80, 18)),
         Context::Replay => replayed((80, 18)),
+        _ => searching((80, 18)),
     };
-    match context {
-        Context::Main | Context::Live | Context::Attached | Context::Replay => {}
-        Context::Question => drop(press(&mut state, "q")),
-        Context::Help => drop(press(&mut state, "?")),
-    }
-    match (context, action) {
-        (Context::Main, Action::Up | Action::PageUp | Action::Top) => drop(press(&mut state, "G")),
-        (Context::Help, Action::Up) => drop(press(&mut state, "j")),
-        _ => {}
-    }
+    let script = match context {
+        Context::Main | Context::Live | Context::LiveElsewhere | Context::Attached | Context::Replay => "",
+        Context::Question => "q",
+        Context::Help => "?",
+        // The cursor stands between two words.
+        Context::Prompt => "5 / a space b Left",
+        Context::Overview => "1",
+        Context::Sizes => "2",
+        Context::Search | Context::LiveSearch => "3",
+        Context::Cluster => "4",
+        Context::Trials | Context::Rows | Context::Sorted | Context::Marked | Context::Filtered => "5",
+        Context::Profile => "6",
+        Context::Log => "7",
+    };
+    press(&mut state, script);
+    let script = match (context, action) {
+        (Context::Main, Action::Show(Tab::Overview)) => "7",
+        (Context::Overview, Action::Up | Action::Top) => "G",
+        (Context::Overview, Action::Bottom) => "g",
+        (Context::Rows, Action::Up | Action::PageUp | Action::Top) => "G",
+        (Context::Filtered, Action::Back) => "/ a Enter",
+        (Context::Marked, Action::NextMark) => "m G",
+        (Context::Help, Action::Up) => "j",
+        _ => "",
+    };
+    press(&mut state, script);
     state
 }
 
@@ -237,6 +259,8 @@ fn every_key_of_the_table_does_something() {
     for binding in BINDINGS {
         for chord in binding.keys {
             let mut state = state_for(binding.context, binding.action);
+            let contexts = state.contexts();
+            assert!(contexts.contains(&binding.context), "{:?} is no context of the state", binding.context);
             let before = state.clone();
             let effects = update(&mut state, Input::Key(chord.event()));
             let acts = effects.iter().any(|e| *e != Effect::Redraw);
@@ -246,17 +270,66 @@ fn every_key_of_the_table_does_something() {
 }
 
 #[test]
+fn what_is_typed_filters_at_once() {
+    // Keys, the filter then, and whether it is still typed.
+    let table: &[(&str, &str, bool)] = &[
+        ("5 /", "", true),
+        ("5 / r i n g", "ring", true),
+        ("5 / ! r i n g Backspace Enter", "!rin", false),
+        ("5 / r i n g Esc", "", false),
+        ("5 / r i n g Enter Esc", "", false),
+        ("5 / a space b ^W c Home x", "xa c", true),
+        ("5 / a b Left Del End d", "ad", true),
+        ("5 / a b ^U c Enter / d", "cd", true),
+    ];
+    for (script, text, is_typed) in table {
+        let mut state = searching((80, 24));
+        press(&mut state, script);
+        assert_eq!(state.view.tabs.trials.filter.text(), *text, "{script}");
+        assert_eq!(matches!(state.view.overlay, Some(Overlay::Prompt(_))), *is_typed, "{script}");
+    }
+}
+
+#[test]
+fn rows_are_copied_and_exported() {
+    for (script, copied, name, lines) in [
+        ("1", "run 2026-11-29T14:02:11Z-7f3a on vh[1-4]: 126 trials, verified 2.66x", "sizes.csv", 19),
+        ("2 G", "allgather 64M: default", "sizes.csv", 19),
+        ("2 m j m", "allreduce 4K: default", "sizes.csv", 3),
+        ("5", "125,", "trials.csv", 127),
+        ("5 G", "0,", "trials.csv", 127),
+        ("5 / h u n g Enter G m", "", "trials.csv", 2),
+        ("7 G", "", "log.txt", 0),
+    ] {
+        let mut state = finished((120, 40));
+        press(&mut state, script);
+        let effects = press(&mut state, "y e");
+        let [Effect::Copy(text), Effect::Export(export)] = &effects[..] else { panic!("{script}: {effects:?}") };
+        assert!(text.starts_with(copied) && !text.contains('\n'), "{script}: {text}");
+        let expected = format!("gdrtune-2026-11-29T14-02-11Z-7f3a-{name}");
+        assert_eq!(export.name, expected, "{script}");
+        assert!(lines == 0 || export.text.lines().count() == lines, "{script}: {}", export.text);
+    }
+    assert_eq!(press(&mut new_state((80, 24)), "5 y e"), [], "nothing is there yet");
+}
+
+#[test]
 fn no_key_beside_the_table_does_anything() {
     let codes =
         (' '..='~').map(KeyCode::Char).chain((1..=12).map(KeyCode::F)).chain([KeyCode::Insert, KeyCode::Delete]);
     for (code, modifiers) in codes.flat_map(|code| [(code, KeyModifiers::NONE), (code, KeyModifiers::CONTROL)]) {
         let event = KeyEvent::new(code, modifiers);
-        for (start, script) in
-            [(searching as Start, ""), (searching, "q"), (searching, "?"), (attached, ""), (replayed, "")]
-        {
+        for (start, script) in [
+            (searching as Start, ""),
+            (searching, "5"),
+            (searching, "q"),
+            (searching, "?"),
+            (attached, ""),
+            (replayed, ""),
+        ] {
             let mut state = start((80, 24));
             press(&mut state, script);
-            if keys::action_for(state.contexts(), event).is_some() {
+            if keys::action_for(&state.contexts(), event).is_some() {
                 continue;
             }
             let before = state.clone();

@@ -7,7 +7,7 @@ mod scrolling;
 
 use std::sync::LazyLock;
 
-use crossterm::event::KeyEvent;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use gdrtune_session::event::{Event, Phase, Record};
 use ratatui::{Terminal, backend::TestBackend, buffer::Buffer};
 
@@ -74,10 +74,14 @@ fn finished(size: (u16, u16)) -> State {
     state
 }
 
-/// The event of a key by the name that the help shows.
+/// The event of a key by the name that the help shows, or of a character.
 fn key(name: &str) -> KeyEvent {
     let mut all = keys::BINDINGS.iter().flat_map(|b| b.keys.iter());
-    all.find(|chord| chord.name() == name).unwrap_or_else(|| panic!("no key is called {name}")).event()
+    match (all.find(|chord| chord.name() == name), name.chars().next()) {
+        (Some(chord), _) => chord.event(),
+        (None, Some(c)) if name.len() == c.len_utf8() => KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE),
+        _ => panic!("no key is called {name}"),
+    }
 }
 
 /// Presses keys, separated by spaces, and returns the effects other than redraws.

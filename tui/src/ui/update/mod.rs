@@ -8,7 +8,7 @@ use super::{
     keys::{self, Action, Context},
     layout::Layout,
     line_edit::Edit,
-    state::{Colour, Direction, Effect, Frozen, Input, Jump, Overlay, Question, Source, State},
+    state::{Colour, Direction, Effect, Frozen, Input, Jump, Overlay, Source, State},
     tabs::{self, Motion, Sorting, Tab},
     theme::ThemeName,
 };

@@ -1,7 +1,8 @@
 //! What is left of a script after workers broke. Pure.
 //!
 //! One measurement broke them. The ones that the others had not answered yet are asked again, and those of the same
-//! algorithm and protocol are left to the search: each would cost another deadline and another start of all workers.
+//! algorithm and protocol are left to the search: each would cost another deadline and another start of all workers. What
+//! the user skipped takes nothing along.
 
 use gdrtune_tuner::bench::{Item, Outcome, Sample};
 
@@ -16,6 +17,11 @@ pub(super) enum Ran {
         sampled: usize,
         /// The one that broke them, not before `sampled`.
         at: usize,
+    },
+    /// That many wire items of that part have a sample, and the user skipped the next one.
+    Skipped {
+        /// How many.
+        sampled: usize,
     },
 }
 
@@ -34,10 +40,10 @@ impl Rest {
         let broke = |sample: &&Sample| {
             matches!(
                 sample.outcome,
-                Outcome::Wrong(_) | Outcome::Hung(_) | Outcome::Crashed(_) | Outcome::Unsupported(_)
+                Outcome::Wrong(_) | Outcome::Hung(_) | Outcome::Crashed(_) | Outcome::Unsupported(_) | Outcome::Skipped
             )
         };
-        // A wrong or unsupported item says nothing of its family; one that kills workers does.
+        // A wrong, unsupported or skipped item says nothing of its family; one that kills workers does.
         let kills = |sample: &&Sample| matches!(sample.outcome, Outcome::Hung(_) | Outcome::Crashed(_));
         let culprits: Vec<&Item> = samples.iter().filter(kills).filter_map(|sample| items.get(sample.item)).collect();
         let left = items.iter().enumerate().filter_map(|(place, item)| {
@@ -62,14 +68,30 @@ impl Rest {
         self.0.iter().map(|(place, _)| *place).collect()
     }
 
+    /// Of the items that are wanted, one sample each.
+    pub(super) fn once_each(&self, mut is_wanted: impl FnMut(&Item) -> bool) -> Self {
+        let wanted = self.0.iter().filter(|(_, item)| is_wanted(item));
+        Self(wanted.map(|(place, item)| (*place, Item { repeats: 1, ..item.clone() })).collect())
+    }
+
+    /// Takes off an item by its place in the script.
+    pub(super) fn give_up(&mut self, place: usize) {
+        self.0.retain(|(other, _)| *other != place);
+    }
+
     /// Takes off what is finished with. `origin` is each wire item's place in [`Self::items`], in rising order.
     pub(super) fn take_off(&mut self, ran: Ran, origin: &[usize]) {
-        let Ran::Broken { sampled, at } = ran else { return self.0.clear() };
-        let Some(&broken) = origin.get(at) else { return self.0.clear() };
-        let culprit = self.0[broken].1.clone();
+        let (sampled, at) = match ran {
+            Ran::All => return self.0.clear(),
+            Ran::Broken { sampled, at } => (sampled, at),
+            Ran::Skipped { sampled } => (sampled, sampled),
+        };
+        let Some(&given_up) = origin.get(at) else { return self.0.clear() };
+        let culprit = matches!(ran, Ran::Broken { .. }).then(|| self.0[given_up].1.clone());
+        let is_kin = |item: &Item| culprit.as_ref().is_some_and(|culprit| is_family(culprit, item));
         let unsampled = |index: usize| origin.iter().skip(sampled).filter(|from| **from == index).count() as u32;
         let left = std::mem::take(&mut self.0).into_iter().enumerate().filter_map(|(index, (place, item))| {
-            let repeats = if index == broken || is_family(&culprit, &item) { 0 } else { unsampled(index) };
+            let repeats = if index == given_up || is_kin(&item) { 0 } else { unsampled(index) };
             (repeats > 0).then_some((place, Item { repeats, ..item }))
         });
         self.0 = left.collect();
@@ -113,6 +135,8 @@ mod tests {
         assert_eq!(rest(&[(0, timed())]), [(0, 1), (1, 3), (2, 1), (3, 2), (4, 2)]);
         let hung = (1, Outcome::Hung("killed".into()));
         assert_eq!(rest(&[(0, timed()), (0, timed()), hung]), [(3, 2), (4, 2)], "nor its family");
+        let skipped = (1, Outcome::Skipped);
+        assert_eq!(rest(&[(0, timed()), (0, timed()), skipped]), [(2, 1), (3, 2), (4, 2)]);
         let wrong = (3, Outcome::Wrong("1 for 2".into()));
         assert_eq!(rest(&[(0, timed()), wrong]), [(0, 1), (1, 3), (2, 1), (4, 2)]);
     }
@@ -141,5 +165,11 @@ mod tests {
         // The engine's own choice has no family.
         assert_eq!(places(Ran::Broken { sampled: 0, at: 0 }), [(1, 3), (2, 1), (3, 1), (4, 1), (5, 1)]);
         assert_eq!(places(Ran::Broken { sampled: 9, at: 9 }), [], "all were measured");
+        assert_eq!(
+            places(Ran::Skipped { sampled: 3 }),
+            [(2, 1), (3, 1), (4, 1), (5, 1)],
+            "the rest of it, and nothing else"
+        );
+        assert_eq!(places(Ran::Skipped { sampled: 5 }), [(3, 1), (4, 1), (5, 1)]);
     }
 }

@@ -37,10 +37,16 @@ impl ClusterBench<'_> {
         sink: &mut dyn FnMut(Sample),
     ) -> Result<(), BenchError> {
         let mut script_part = script.clone();
-        let mut strangers = Rest::of(&self.strangers(&rest.items()));
+        let mut strangers = self.strangers(&rest);
         if !strangers.is_empty() {
-            // What breaks workers here does so again below, and is told then.
-            self.run_part(&mut script_part, &mut strangers, Purpose::Acquaint, cancel, &mut |_| ())?;
+            // What breaks workers here does so again below, and is told then; what the user skips must not come again.
+            let mut keep_skipped = |sample: Sample| {
+                if sample.outcome == Outcome::Skipped {
+                    rest.give_up(sample.item);
+                    sink(sample);
+                }
+            };
+            self.run_part(&mut script_part, &mut strangers, Purpose::Acquaint, cancel, &mut keep_skipped)?;
         }
         while !rest.is_empty() {
             self.run_part(&mut script_part, &mut rest, Purpose::Measure, cancel, sink)?;
@@ -50,10 +56,9 @@ impl ClusterBench<'_> {
 
     /// One sample of each point that nobody has timed yet. How many calls a sample needs is not known of those, and the start and
     /// end of too few take longer than the calls: between two H200, two calls of 1 MiB took 25 us each, and 200 took 13.
-    fn strangers(&self, items: &[Item]) -> Vec<Item> {
+    fn strangers(&self, rest: &Rest) -> Rest {
         let mut met = HashSet::new();
-        let is_new = |item: &&Item| !self.book.knows(item.point) && met.insert(item.point);
-        items.iter().filter(is_new).map(|item| Item { repeats: 1, ..item.clone() }).collect()
+        rest.once_each(|item| !self.book.knows(item.point) && met.insert(item.point))
     }
 
     /// Runs on one group of workers, for as long as those live.
@@ -110,7 +115,8 @@ impl ClusterBench<'_> {
         (wire, origin)
     }
 
-    /// Runs what is left of a script until it is done or the group is broken, and takes off what is finished with.
+    /// Runs what is left of a script until it is done, the group is broken or the user skips an item, and takes off what is
+    /// finished with.
     fn run_items(
         &mut self,
         group: &mut Group,
@@ -120,6 +126,12 @@ impl ClusterBench<'_> {
         sink: &mut dyn FnMut(usize, Outcome),
     ) -> Result<(), BenchError> {
         let (items, places) = (rest.items(), rest.places());
+        if cancel.take_skip() {
+            // The workers were being started for it; nothing of them is lost.
+            sink(places[0], Outcome::Skipped);
+            rest.give_up(places[0]);
+            return Ok(());
+        }
         let (wire, origin) = self.wire_items(group, &items, purpose);
         let id = self.next_script;
         self.next_script += 1;
@@ -158,6 +170,13 @@ impl ClusterBench<'_> {
                 }
                 Progress::Broken => break,
                 Progress::Going => {}
+            }
+            if at < leases.len() && cancel.take_skip() {
+                // Told before the workers are gone, which may take their agents a while.
+                sink(places[origin[at]], Outcome::Skipped);
+                self.end_group(group);
+                rest.take_off(Ran::Skipped { sampled: at }, &origin);
+                return self.check_lost();
             }
             if at < leases.len() && silent_since.elapsed() > leases[at] + AGENT_GRACE {
                 group.overrun();

@@ -18,7 +18,9 @@ pub use self::{
     numbers::Numbers,
     retrace::{Divergence, Retrace},
 };
-use crate::event::{Event, Failure, Invocation, LeftOut, RanInstead, Record, RunEnd, Trial, TrialResult};
+use crate::event::{
+    Event, Extension, Failure, Invocation, LeftOut, RanInstead, Record, RunEnd, Trial, TrialResult, Wish,
+};
 
 /// A run that cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -70,12 +72,49 @@ pub struct Measured {
     pub scripts: VecDeque<EarlierScript>,
     /// The question how to go on that was first answered with the end of the search.
     pub finish_at: Option<u64>,
+    /// What the user wanted otherwise on these nodes.
+    pub granted: VecDeque<Granted>,
+    /// What the user had wanted on other nodes before, which holds from the beginning.
+    pub standing: Vec<Granted>,
     /// Hosts of the run that were left out.
     pub left_out: Vec<LeftOut>,
     /// Where the numbers of these nodes' events begin.
     pub first: Numbers,
     /// The numbers that come after all that is in the store.
     pub next: Numbers,
+}
+
+/// A wish of the user's that is in the store.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Granted {
+    /// To search otherwise.
+    Wish {
+        /// Before the how manieth question how to go on it was taken, from 1.
+        question: u64,
+        /// What.
+        wish: Wish,
+    },
+    /// To have more time or trials.
+    Extension(Extension),
+}
+
+impl Granted {
+    /// The wish that an event records, if it does.
+    pub(crate) fn of(event: &Event) -> Option<Self> {
+        match event {
+            Event::Wish { question, wish } => Some(Self::Wish { question: *question, wish: wish.clone() }),
+            Event::Extended(extension) => Some(Self::Extension(*extension)),
+            _ => None,
+        }
+    }
+
+    /// Before which question it was taken.
+    pub(crate) const fn question(&self) -> u64 {
+        match self {
+            Self::Wish { question, .. } => *question,
+            Self::Extension(extension) => extension.question,
+        }
+    }
 }
 
 impl Earlier {
@@ -110,9 +149,14 @@ impl Earlier {
 }
 
 impl Measured {
-    /// What a run begins with on other nodes: nothing, and the numbers go on.
-    pub(crate) fn nothing(numbers: Numbers) -> Self {
-        Self { first: numbers, next: numbers, ..Self::default() }
+    /// What a run begins with on other nodes: nothing; the numbers go on, and what the user wanted stays.
+    pub(crate) fn nothing(numbers: Numbers, standing: Vec<Granted>) -> Self {
+        Self { first: numbers, next: numbers, standing, ..Self::default() }
+    }
+
+    /// All that the user wanted so far.
+    pub(crate) fn wanted(&self) -> Vec<Granted> {
+        self.standing.iter().chain(&self.granted).cloned().collect()
     }
 
     /// Trials on these nodes.
@@ -130,7 +174,7 @@ impl Measured {
             match event {
                 Event::NodeSet { left_out, .. } => {
                     clock = (0.0, *t_ms);
-                    measured = Self { left_out: left_out.clone(), ..Self::nothing(measured.next) };
+                    measured = Self { left_out: left_out.clone(), ..Self::nothing(measured.next, measured.wanted()) };
                 }
                 Event::Script { .. } => {
                     clock.1 = *t_ms;
@@ -148,7 +192,7 @@ impl Measured {
                     clock.0 = *clock_s;
                 }
                 Event::Finishing { question } => measured.finish_at = Some(*question),
-                _ => {}
+                other => measured.granted.extend(Granted::of(other)),
             }
         }
         Some(measured)

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use gdrtune_profiles::vocab::Engine;
 use gdrtune_tuner::{
     bench::{Bench, BenchInfo},
-    observe::{Directive, Observer as _},
+    observe::{Directive, Note, Observer, Wish},
     plan::{self, Candidate},
     search::{self, SearchOutcome, SearchPlan, StoppedBy, Strategy},
     verdict::Thresholds,
@@ -17,6 +17,7 @@ use super::{
     observer::RunObserver,
     venue::{Survey, Venue},
     verify::{self, Verified},
+    wishes::Wishes,
     write,
 };
 use crate::{
@@ -28,6 +29,9 @@ use crate::{
 
 /// Share of the budget that is kept for the verification. Its rounds have a minimum, so it may take longer.
 const VERIFY_SHARE: f64 = 0.4;
+
+/// The folder in the output folder for what there is before the result.
+const SO_FAR: &str = "unverified";
 
 /// What is particular about several shapes.
 pub(super) const ONLY_RULES: &str = "only rules are searched, and no settings but pinned ones, since a variable reaches jobs of \
@@ -48,9 +52,12 @@ pub(super) struct Course<'a> {
 }
 
 /// One shape of a run.
+#[derive(Clone)]
 pub(super) struct Run<'a> {
     /// The run's, with this shape's share of the budget.
     pub(super) config: RunConfig,
+    /// Budget of the whole run when that was shared out, if limited.
+    pub(super) total_s: Option<f64>,
     pub(super) recorder: &'a Recorder,
     pub(super) controls: &'a Controls,
     /// What is known of the venue in this shape.
@@ -62,7 +69,7 @@ pub(super) struct Tuned<'a> {
     pub(super) run: Run<'a>,
     pub(super) outcome: SearchOutcome,
     pub(super) verified: Verified,
-    /// What the search took for best, where the run was ended before that could be verified.
+    /// What the search took for best, where that is not verified.
     pub(super) unverified: Option<Candidate>,
     /// What did not hold still, in sentences.
     pub(super) warnings: Vec<String>,
@@ -81,6 +88,8 @@ pub(super) struct Results<'a> {
     failed: u64,
     /// Whether the run was ended before it came to what it was asked for.
     is_cut: bool,
+    /// Whether the run goes on: this is what it has so far.
+    is_so_far: bool,
 }
 
 impl<'a> Course<'a> {
@@ -100,9 +109,14 @@ impl<'a> Course<'a> {
         if let Some(why) = &self.emulated {
             self.recorder.record(Event::Emulated { why: why.clone() });
         }
-        let mut observer = RunObserver::new(self.recorder, self.controls, earlier.first, earlier.finish_at);
+        let budget = (self.config.budget_s, self.config.max_trials);
+        let wishes = Wishes::new(self.recorder, self.controls, budget, (earlier.standing, earlier.granted));
+        let begun = (earlier.first, earlier.finish_at);
+        let mut observer = RunObserver::new(self.recorder, self.controls, begun, wishes);
         let results = if self.config.shapes.is_empty() {
-            let tuned = self.tune(self.config.clone(), venue, &mut ledger, &mut observer)?;
+            let Wishes { budget_s, max_trials, .. } = observer.wishes;
+            let config = RunConfig { budget_s, max_trials, ..self.config.clone() };
+            let tuned = self.tune(config, venue, &mut ledger, &mut observer)?;
             Results { is_cut: tuned.unverified.is_some(), tuned: vec![tuned], ..Results::default() }
         } else {
             self.tune_shapes(venue, &mut ledger, &mut observer)?
@@ -119,7 +133,7 @@ impl<'a> Course<'a> {
         self.recorder.log(Level::Info, "", format!("several job shapes: {ONLY_RULES}"));
         let mut results = Results { of_shapes: true, ..Results::default() };
         let mut first_error = None;
-        let mut trials_left = self.config.max_trials;
+        let mut trials_used = 0;
         for (index, slots) in self.config.shapes.iter().enumerate() {
             let shape = venue.shape_of(slots);
             if index > 0 && observer.directive() == Directive::Finish {
@@ -129,7 +143,7 @@ impl<'a> Course<'a> {
                 continue;
             }
             venue.reshape(slots);
-            let config = self.begin_shape(index, trials_left, &ledger.over(venue.bench()));
+            let config = self.begin_shape(index, trials_used, &observer.wishes, &ledger.over(venue.bench()));
             match self.tune(config, venue, ledger, observer) {
                 // What was verified is not mixed with what was not.
                 Ok(tuned) if tuned.unverified.is_some() && !results.tuned.is_empty() => {
@@ -138,7 +152,7 @@ impl<'a> Course<'a> {
                 }
                 Ok(tuned) => {
                     results.is_cut |= tuned.unverified.is_some();
-                    trials_left = trials_left.map(|trials| trials.saturating_sub(tuned.outcome.trials));
+                    trials_used += tuned.outcome.trials;
                     results.tuned.push(tuned);
                 }
                 // About this shape alone: hours of the others must not be lost with it.
@@ -161,13 +175,14 @@ impl<'a> Course<'a> {
     }
 
     /// Announces a shape; returns the run as it is for that one, with its share of what is left.
-    fn begin_shape(&self, index: usize, trials_left: Option<u64>, bench: &dyn Bench) -> RunConfig {
+    fn begin_shape(&self, index: usize, trials_used: u64, wishes: &Wishes<'_>, bench: &dyn Bench) -> RunConfig {
         let BenchInfo { nodes, ranks, .. } = bench.info();
         let of = self.config.shapes.len();
         self.recorder.record(Event::Shape { index: index as u32, of: of as u32, nodes, ranks });
         let shapes_left = of - index;
         let mut config = self.config.clone();
-        config.budget_s = config.budget_s.map(|total| share(total, bench.now_s(), shapes_left));
+        config.budget_s = wishes.budget_s.map(|total| share(total, bench.now_s(), shapes_left));
+        let trials_left = wishes.max_trials.map(|trials| trials.saturating_sub(trials_used));
         config.max_trials = trials_left.map(|trials| (trials / shapes_left as u64).max(1));
         // There is one environment.
         config.strategy = Strategy::Exhaustive;
@@ -183,10 +198,13 @@ impl<'a> Course<'a> {
         observer: &mut RunObserver<'_>,
     ) -> Result<Tuned<'a>, RunError> {
         let survey = venue.survey(&config, self.recorder, self.controls.cancel())?;
-        let run = Run { config, recorder: self.recorder, controls: self.controls, survey };
+        let total_s = observer.wishes.budget_s;
+        let run = Run { config, total_s, recorder: self.recorder, controls: self.controls, survey };
         let bench = &mut ledger.over(venue.bench());
         observer.ranks = run.survey.info.ranks;
-        let outcome = run.search(bench, observer)?;
+        observer.wishes.begin_search(&run.survey.space, 1.0 - VERIFY_SHARE);
+        let outcome = run.search(bench, &mut Searcher { course: self, run: &run, observer })?;
+        observer.wishes.end_search();
         if outcome.points.is_empty() {
             let is_early = self.controls.is_winding_up();
             return Err(if is_early { RunError::Interrupted } else { run.nothing_measured(&outcome, observer.failed) });
@@ -195,7 +213,7 @@ impl<'a> Course<'a> {
         if outcome.stopped_by == StoppedBy::Request && self.controls.is_winding_up() {
             return Ok(run.unverified(outcome));
         }
-        let verified = match verify::verify(&run, bench, &outcome, observer) {
+        let verified = match verify::verify((self, &run), bench, &outcome, observer) {
             Err(RunError::Interrupted) if self.controls.is_winding_up() => return Ok(run.unverified(outcome)),
             verified => verified?,
         };
@@ -211,6 +229,27 @@ impl<'a> Course<'a> {
             self.recorder.log(Level::Warn, "", format!("what ships may be slower: {loss}"));
         }
         Ok(Tuned { run, outcome, verified, unverified: None, warnings })
+    }
+
+    /// Writes what would ship if the search had nothing more to say, on the user's wish. What goes wrong with that does not end
+    /// the run.
+    pub(super) fn write_so_far(&self, run: &Run<'_>, outcome: &SearchOutcome) {
+        if outcome.points.is_empty() {
+            let text = "nothing is written: no choice was measured yet that could ship";
+            return self.recorder.log(Level::Warn, "", text);
+        }
+        let of_shapes = !self.config.shapes.is_empty();
+        let tuned = vec![run.clone().unverified(outcome.clone())];
+        let results = Results { of_shapes, tuned, is_so_far: true, ..Results::default() };
+        let written =
+            write::files(self, &results).and_then(|files| Ok(self.config.out.write_beside(SO_FAR, &files)?));
+        match written {
+            Ok(paths) => {
+                let files = paths.iter().map(|path| path.display().to_string()).collect();
+                self.recorder.record(Event::Written { files, so_far: true });
+            }
+            Err(error) => self.recorder.log(Level::Error, "", format!("what there is so far is not written: {error}")),
+        }
     }
 
     fn write(&self, results: &Results<'_>, failed_trials: u64) -> Result<RunOutcome, RunError> {
@@ -250,7 +289,7 @@ impl Results<'_> {
             let Survey { info, shape, .. } = &tuned.run.survey;
             let headline = match &tuned.unverified {
                 None => tuned.verified.headline(),
-                Some(candidate) => unverified_headline(candidate),
+                Some(candidate) => unverified_headline(candidate, self.is_so_far),
             };
             named(*shape, format!("{}{headline}", labelled(info.engine)))
         });
@@ -259,15 +298,40 @@ impl Results<'_> {
     }
 }
 
-/// What a run that was ended early has.
-fn unverified_headline(candidate: &Candidate) -> String {
+/// What a run has that was ended early, or goes on.
+fn unverified_headline(candidate: &Candidate, is_so_far: bool) -> String {
     let (rules, settings) = (candidate.rules.len(), candidate.environment.iter().count());
+    let when = if is_so_far { "the run goes on" } else { "ended early" };
     match rules + settings {
-        0 => "ended early: the search had found nothing that beats the defaults".to_owned(),
+        0 => format!("{when}: the search had found nothing that beats the defaults"),
         _ => format!(
-            "ended early: what the search took for best so far, {rules} rule(s) and {settings} process-level setting(s), is \
+            "{when}: what the search took for best so far, {rules} rule(s) and {settings} process-level setting(s), is \
              written and NOT VERIFIED"
         ),
+    }
+}
+
+/// Watches a search: what it has so far is written when the user wants it.
+struct Searcher<'a, 'b> {
+    course: &'a Course<'a>,
+    run: &'a Run<'a>,
+    observer: &'a mut RunObserver<'b>,
+}
+
+impl Observer for Searcher<'_, '_> {
+    fn note(&mut self, note: Note<'_>) {
+        match note {
+            Note::SoFar(outcome) => self.course.write_so_far(self.run, outcome),
+            note => self.observer.note(note),
+        }
+    }
+
+    fn directive(&mut self) -> Directive {
+        self.observer.directive()
+    }
+
+    fn wishes(&mut self) -> Vec<Wish> {
+        self.observer.wishes()
     }
 }
 
@@ -286,7 +350,7 @@ fn share(total_s: f64, now_s: f64, shapes_left: usize) -> f64 {
 }
 
 impl<'a> Run<'a> {
-    fn search(&self, bench: &mut dyn Bench, observer: &mut RunObserver<'_>) -> Result<SearchOutcome, RunError> {
+    fn search(&self, bench: &mut dyn Bench, observer: &mut dyn Observer) -> Result<SearchOutcome, RunError> {
         let config = &self.config;
         let space = &self.survey.space;
         let is_idle = self.config.settings.pins.is_empty() && space.choices.values().all(Vec::is_empty);
@@ -316,7 +380,7 @@ impl<'a> Run<'a> {
         Ok(search::run_search(bench, space, &plan, observer, self.controls.cancel())?)
     }
 
-    /// The shape as it is when the run is ended before its A/B.
+    /// The shape as it is before its A/B.
     fn unverified(self, outcome: SearchOutcome) -> Tuned<'a> {
         let candidate = plan::candidate(&outcome, Thresholds::standard(self.config.seed).gain);
         Tuned {

@@ -11,6 +11,7 @@ mod slow_nodes;
 mod summary;
 mod venue;
 mod verify;
+mod wishes;
 mod write;
 
 use std::{cell::RefCell, path::PathBuf};
@@ -294,6 +295,7 @@ fn connect_and_run(
     // Nodes that measured before were looked at then.
     let mut is_new = earlier.is_none();
     let mut earlier = earlier.unwrap_or_default();
+    let mut wanted = earlier.wanted();
     let roster = RefCell::new(Roster::new(cluster, earlier.left_out.clone()));
     let mut first_loss = None;
     loop {
@@ -311,7 +313,8 @@ fn connect_and_run(
             }
             (result, _) => return result.map(|outcome| roster.borrow().label(outcome)),
         }
-        earlier = Measured::nothing(recorder.numbers());
+        wanted.extend(recorder.take_granted());
+        earlier = Measured::nothing(recorder.numbers(), wanted.clone());
     }
 }
 
@@ -351,7 +354,7 @@ fn run_on(stage: &Stage<'_, '_>, runtime: &Handle, is_new: bool, earlier: Measur
             None => earlier,
             Some(event) => {
                 recorder.change_nodes(event);
-                Measured::nothing(recorder.numbers())
+                Measured::nothing(recorder.numbers(), earlier.wanted())
             }
         };
         if is_new && nodes.request.admission.probe_pairs {

@@ -3,11 +3,11 @@
 use gdrtune_profiles::vocab::{Choice, Environment};
 use gdrtune_tuner::{
     bench::{Item, Outcome, Sample, Script, Setup, Timing},
-    observe::{self, Directive, Note, Observer},
+    observe::{self, Directive, Note, Observer, Wish},
     steadiness::{Steadiness, Unsteady},
 };
 
-use super::facts;
+use super::{facts, wishes::Wishes};
 use crate::{
     control::Controls,
     event::{Arm, Command, Event, Failure, Knob, Level, Phase, RanInstead, ScriptSetup, Trial, TrialResult},
@@ -40,12 +40,19 @@ pub(super) struct RunObserver<'a> {
     finish_at: Option<u64>,
     /// Whether that answer is in the store.
     is_finishing: bool,
+    /// What the user wants otherwise.
+    pub(super) wishes: Wishes<'a>,
     steadiness: Steadiness,
 }
 
 impl<'a> RunObserver<'a> {
     /// The watcher of a run whose next events have these numbers.
-    pub(super) fn new(recorder: &'a Recorder, controls: &'a Controls, first: Numbers, finish_at: Option<u64>) -> Self {
+    pub(super) fn new(
+        recorder: &'a Recorder,
+        controls: &'a Controls,
+        (first, finish_at): (Numbers, Option<u64>),
+        wishes: Wishes<'a>,
+    ) -> Self {
         Self {
             recorder,
             controls,
@@ -58,6 +65,7 @@ impl<'a> RunObserver<'a> {
             questions: 0,
             finish_at,
             is_finishing: false,
+            wishes,
             steadiness: Steadiness::default(),
         }
     }
@@ -68,6 +76,9 @@ impl<'a> RunObserver<'a> {
     }
 
     fn script(&mut self, script: &Script) {
+        if self.controls.cancel().take_skip() {
+            self.recorder.log(Level::Info, "", "nothing was skipped, as nothing was being measured");
+        }
         let setup = match &script.setup {
             Setup::Site => ScriptSetup::Site,
             Setup::Live(environment) => ScriptSetup::Live { environment: environment.clone() },
@@ -194,6 +205,10 @@ impl Observer for RunObserver<'_> {
             },
         };
         self.recorder.record(event);
+    }
+
+    fn wishes(&mut self) -> Vec<Wish> {
+        self.wishes.take(self.questions + 1)
     }
 
     fn directive(&mut self) -> Directive {

@@ -95,11 +95,11 @@ impl Summary<'_> {
         if run.unverified {
             writeln!(
                 out,
-                "**Not verified**: the run was ended before its A/B. Speed-ups are estimates of its search, which flatter."
+                "**Not verified**: this was written before the run's A/B. Speed-ups are estimates of its search, which flatter."
             )?;
             writeln!(
                 out,
-                "`gdrtune runs resume {}` goes on with it; `gdrtune verify profile.toml` measures what is here.",
+                "`gdrtune runs resume {}` goes on with a run that was ended; `gdrtune verify profile.toml` measures what is here.",
                 run.id
             )?;
         }

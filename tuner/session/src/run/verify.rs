@@ -2,7 +2,7 @@
 
 use gdrtune_tuner::{
     bench::{Bench, Setup},
-    observe::{Directive, Note, Observer},
+    observe::{Directive, Note, Observer, Wish},
     plan::Candidate,
     search::SearchOutcome,
     verdict::{self, PointVerdict, Verdict},
@@ -11,7 +11,7 @@ use gdrtune_tuner::{
 
 pub(super) use gdrtune_tuner::verify::{Verified, agree_on_environment};
 
-use super::{Run, RunError, observer::RunObserver, write};
+use super::{Course, Run, RunError, observer::RunObserver, write};
 use crate::{
     event::{self, Event, Level},
     recheck,
@@ -19,17 +19,19 @@ use crate::{
 
 /// Measures the search's candidate against the default arm.
 pub(super) fn verify(
-    run: &Run<'_>,
+    (course, run): (&Course<'_>, &Run<'_>),
     bench: &mut dyn Bench,
     outcome: &SearchOutcome,
     observer: &mut RunObserver<'_>,
 ) -> Result<Verified, RunError> {
-    let (seed, until_s) = (run.config.seed, run.config.budget_s.unwrap_or(f64::INFINITY));
+    // What was added to the run's time while the shape was searched belongs to the shape.
+    let added_s = observer.wishes.budget_s.zip(run.total_s).map_or(0.0, |(now_s, then_s)| now_s - then_s);
+    let (seed, until_s) = (run.config.seed, run.config.budget_s.map_or(f64::INFINITY, |until_s| until_s + added_s));
     let weights = run.config.goal.weigh(&run.config.points);
     let objective = run.config.goal.objective;
     let verification =
         Verification { outcome, weights: &weights, objective, seed, until_s, cancel: run.controls.cancel() };
-    verification.run(bench, &mut RunDeployer { run, outcome, observer }).map_err(|error| match error {
+    verification.run(bench, &mut RunDeployer { course, run, outcome, observer }).map_err(|error| match error {
         VerifyError::Aborted => RunError::Interrupted,
         VerifyError::Bench(error) => error.into(),
         VerifyError::Deploy(error) => error,
@@ -37,6 +39,7 @@ pub(super) fn verify(
 }
 
 struct RunDeployer<'a, 'b> {
+    course: &'a Course<'a>,
     run: &'a Run<'a>,
     outcome: &'a SearchOutcome,
     observer: &'a mut RunObserver<'b>,
@@ -45,6 +48,16 @@ struct RunDeployer<'a, 'b> {
 impl Observer for RunDeployer<'_, '_> {
     fn note(&mut self, note: Note<'_>) {
         self.observer.note(note);
+    }
+
+    fn wishes(&mut self) -> Vec<Wish> {
+        let mut wishes = self.observer.wishes();
+        if wishes.contains(&Wish::Tell) {
+            self.course.write_so_far(self.run, self.outcome);
+        }
+        // They were asked for, and that they are there is no change.
+        wishes.retain(|wish| *wish != Wish::Tell);
+        wishes
     }
 
     fn directive(&mut self) -> Directive {

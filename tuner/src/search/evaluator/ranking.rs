@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gdrtune_profiles::vocab::Point;
 
-use super::{Evaluator, Explored, processes};
+use super::{Evaluator, Explored, processes, wishes::UNWANTED};
 use crate::{
     bench::Item,
     objective::Part,
@@ -66,7 +66,7 @@ impl Explored {
 impl Evaluator<'_> {
     pub(super) fn usable(&self) -> impl Iterator<Item = (usize, &Explored)> {
         let all = self.explored.iter().enumerate();
-        all.filter(|(_, e)| e.failed.is_none() && !e.abandoned && e.score.is_finite())
+        all.filter(|(_, e)| e.is_wanted && e.failed.is_none() && e.given_up.is_none() && e.score.is_finite())
     }
 
     /// What was learned of environments so far, for the model: costs in percent of log time. With `potential`, those of the
@@ -78,7 +78,12 @@ impl Evaluator<'_> {
             let cost = 100.0 * (explored.score.ln() - potential);
             Observation { vector: vector.clone(), cost, error: 100.0 * explored.error(self.between) }
         };
-        self.known.iter().map(observe).collect()
+        self.told().map(observe).collect()
+    }
+
+    /// The environments that tell of the knobs: not those that were left too early for the user's sake.
+    fn told(&self) -> impl Iterator<Item = (&Vec<usize>, &usize)> {
+        self.known.iter().filter(|(_, index)| self.explored[**index].given_up != Some(UNWANTED))
     }
 
     /// The same for looking back, where a score must be as sure as it says: one of few samples has picks that are off by what these
@@ -88,7 +93,7 @@ impl Evaluator<'_> {
         let doubt = |(vector, index): (&Vec<usize>, &usize)| {
             let explored = &self.explored[*index];
             let of_picks = self.of_picks(*index);
-            let projected = if explored.abandoned { PROJECTED * (explored.score.ln() - least) } else { 0.0 };
+            let projected = if explored.given_up.is_some() { PROJECTED * (explored.score.ln() - least) } else { 0.0 };
             let known = explored.error(self.between);
             Observation {
                 vector: vector.clone(),
@@ -96,7 +101,7 @@ impl Evaluator<'_> {
                 error: 100.0 * known.hypot(of_picks.max(projected)),
             }
         };
-        self.known.iter().map(doubt).collect()
+        self.told().map(doubt).collect()
     }
 
     /// How far (log) the score of an environment may be off because its best choices were not asked often enough to be found: by
@@ -181,7 +186,11 @@ impl Evaluator<'_> {
     /// or surer choices, or one that may yet get as far ahead of it as a change asks.
     pub(super) fn contender(&mut self) -> Option<usize> {
         // Before anything has a score, the first environment is all there is.
-        let first = self.explored.first().filter(|first| first.failed.is_none() && !first.settled).map(|_| 0);
+        let first = self
+            .explored
+            .first()
+            .filter(|first| first.is_wanted && first.failed.is_none() && !first.settled)
+            .map(|_| 0);
         let Some(incumbent) = self.incumbent() else { return first };
         let in_doubt = self.doubts(incumbent).iter().map(|doubt| doubt.value).sum::<f64>();
         let gain = |index: usize, e: &Explored| {

@@ -1,6 +1,6 @@
 //! Runs scripts within the budget and tells race and watcher of each sample.
 
-use super::{Broken, Evaluator, Stop};
+use super::{Broken, Evaluator, Explored, Stop};
 use crate::{
     bench::{BenchError, Item, Outcome, Sample, Script, Setup},
     observe::{Best, Directive, Note},
@@ -31,8 +31,20 @@ impl Evaluator<'_> {
         mut items: Vec<Item>,
         told: Option<usize>,
     ) -> Result<Vec<(Item, Outcome)>, Broken> {
-        self.check()?;
-        let left = self.plan.budget_trials.saturating_sub(self.trials);
+        if self.check()?
+            && let Some(index) = told
+        {
+            let Explored { race, is_wanted, .. } = &self.explored[index];
+            if !is_wanted {
+                return Err(Broken::Unwanted);
+            }
+            // They were asked for before the user wanted otherwise.
+            items.retain(|item| item.choice.is_none_or(|choice| race.may_ask(item.point, choice)));
+            if items.is_empty() {
+                return Ok(Vec::new());
+            }
+        }
+        let left = self.budget_trials.saturating_sub(self.trials);
         items.truncate(usize::try_from(left).unwrap_or(usize::MAX));
         let script = Script { setup, fresh: std::mem::take(&mut self.starts_anew), items };
         self.observer.note(Note::Script(&script));
@@ -45,7 +57,7 @@ impl Evaluator<'_> {
         let mut results = Vec::with_capacity(samples.len());
         for sample in samples {
             let Some(item) = script.items.get(sample.item).cloned() else { continue };
-            self.trials += u64::from(!matches!(sample.outcome, Outcome::Unsupported(_)));
+            self.trials += u64::from(!matches!(sample.outcome, Outcome::Unsupported(_) | Outcome::Skipped));
             if let Some(index) = told {
                 let explored = &mut self.explored[index];
                 explored.race.learn(item.point, item.choice, &sample.outcome);
@@ -63,20 +75,20 @@ impl Evaluator<'_> {
         }
     }
 
-    pub(super) fn check(&mut self) -> Result<(), Broken> {
+    /// Asks the watcher how to go on; says whether that changed what is to be searched.
+    pub(super) fn check(&mut self) -> Result<bool, Broken> {
         if self.cancel.is_cancelled() {
             return Err(Broken::Stop(Stop::Fatal(SearchError::Cancelled)));
         }
+        let has_changed = self.heed();
         let ended = match self.observer.directive() {
             Directive::Abort => return Err(Broken::Stop(Stop::Fatal(SearchError::Cancelled))),
             Directive::Finish => Some(StoppedBy::Request),
-            Directive::Continue if self.plan.budget_trials <= self.trials => Some(StoppedBy::Trials),
-            Directive::Continue if self.plan.budget_s <= self.bench.now_s() - self.started_s => {
-                Some(StoppedBy::Seconds)
-            }
+            Directive::Continue if self.budget_trials <= self.trials => Some(StoppedBy::Trials),
+            Directive::Continue if self.budget_s <= self.bench.now_s() - self.started_s => Some(StoppedBy::Seconds),
             Directive::Continue => None,
         };
-        ended.map_or(Ok(()), |by| Err(Broken::Stop(Stop::Ended(by))))
+        ended.map_or(Ok(has_changed), |by| Err(Broken::Stop(Stop::Ended(by))))
     }
 
     /// Share of the budget that is used, by trials or by time, whichever is further.
@@ -93,15 +105,15 @@ impl Evaluator<'_> {
 
     /// Used shares of trials and of time.
     fn shares(&self) -> (f64, f64) {
-        let trials = self.trials as f64 / self.plan.budget_trials.max(1) as f64;
-        let seconds = (self.bench.now_s() - self.started_s) / self.plan.budget_s.max(1e-9);
+        let trials = self.trials as f64 / self.budget_trials.max(1) as f64;
+        let seconds = (self.bench.now_s() - self.started_s) / self.budget_s.max(1e-9);
         (trials, seconds)
     }
 
     pub(super) fn note_score(&mut self, index: usize) {
         let explored = &self.explored[index];
         let (environment, score) = (&explored.environment, explored.score);
-        let given_up = explored.abandoned.then_some("clearly worse");
+        let given_up = explored.given_up;
         self.observer.note(Note::EnvironmentScored { index, environment, score, given_up });
     }
 
@@ -114,6 +126,9 @@ impl Evaluator<'_> {
     }
 
     pub(super) fn note_best(&mut self, index: usize) {
+        if !self.explored[index].is_wanted {
+            return;
+        }
         let picks = self.explored[index].race.picks();
         let environment = &self.explored[index].environment;
         for pick in picks {
