@@ -113,6 +113,15 @@ pub(crate) enum Action {
     Export,
     OpenDetail,
     NextLevel,
+    Left,
+    Right,
+    NextPoint,
+    PreviousPoint,
+    NextEnvironment,
+    PreviousEnvironment,
+    Follow,
+    TurnPart,
+    DropChoice,
     Theme,
     Repaint,
     Suspend,
@@ -203,7 +212,14 @@ impl Binding {
     /// Whether the footer may name it: keys that only steer a run are of no use when it is over.
     pub(crate) const fn is_useful(&self, over: bool) -> bool {
         let steers =
-            matches!(self.action, Action::PauseDisplay | Action::PauseSearch | Action::PausePlayback | Action::Finish);
+            matches!(
+            self.action,
+            Action::PauseDisplay
+                | Action::PauseSearch
+                | Action::PausePlayback
+                | Action::Finish
+                | Action::DropChoice
+        );
         !over || !steers
     }
 
@@ -259,6 +275,15 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     Overview Top [char('g'), key(KeyCode::Home)] None, "read the smallest size off the charts";
     Overview Bottom [char('G'), key(KeyCode::End)] None, "read the largest size off the charts";
     Trials OpenDetail [key(KeyCode::Enter)] Some("detail"), "show the trial in detail: samples, settings, log";
+    Search TurnPart [char('v'), key(KeyCode::Enter)] Some("table"), "go to environments and knobs, or back to the choices";
+    Search NextPoint [char(']')] Some("point"), "show the next collective or size";
+    Search PreviousPoint [char('[')] None, "show the previous collective or size";
+    Search NextEnvironment [char('}')] Some("environment"), "show the choices in the next environment";
+    Search PreviousEnvironment [char('{')] None, "show the choices in the environment before";
+    Search Follow [char('='), key(KeyCode::Esc)] Some("follow"), "go along with the search again: its point, the best";
+    Search Left [key(KeyCode::Left), char('h')] None, "go to fewer channels";
+    Search Right [key(KeyCode::Right), char('l')] None, "go to more channels";
+    LiveSearch DropChoice [char('x')] Some("drop"), "give up the choice at this point (asks first)";
     Log NextLevel [char('v')] Some("level"), "show info, warnings, errors only; then all again";
     Filtered Filter [char('/')] Some("filter"), "filter the rows by words; ! in front shows the others";
     Filtered Back [key(KeyCode::Esc)] None, "close the detail, or show all rows again";

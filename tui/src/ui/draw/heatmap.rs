@@ -10,7 +10,7 @@ use crate::ui::{
     tabs::{
         list::visible_top,
         search::{
-            Part, cursor_place,
+            cursor_place,
             grid::{Grid, Standing},
             place_of,
             places::{HeatColumns, SearchLayout, family_name},
@@ -36,7 +36,7 @@ const SYMBOL_ALONE: usize = 2;
 ///  channels               1     2     4     8
 ///  ring/ll             ▒ 34↓ ◆best ▓  9      ·
 /// ▸tree/simple            /     /    ✗h     ·
-///  ◆ best  █▓▒░ to 2 10 50 % over it, more  ↓ dropped  ✗ failed  / not offered  · untried
+///  ◆ best  █ 2 % ▓ 10 % ▒ 50 % ░ more  ↓ dropped  ✗ failed  / not offered  ◂ now  · untried
 ///  tree/simple/4  median 95.1 us of 5 samples, +12.0 % to the best, 1.35x the default
 ///  dropped: 3.3 times slower than the leader
 /// ```
@@ -78,10 +78,11 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
 }
 
 fn environment_text(state: &State, grid: &Grid<'_>, held: impl Fn(bool) -> &'static str) -> String {
-    let search = &state.shown().search;
-    let Some(row) = search.environment_of(grid.overlay) else { return String::new() };
+    let summary = state.shown();
+    let Some(row) = summary.search.environment_of(grid.overlay) else { return String::new() };
     let held = held(state.view.tabs.search.environment.is_some());
-    format!("environment {} of {}{held}: {}", row.index + 1, search.environments.len(), text::one_line(&row.settings))
+    let of = summary.n_environments.map_or_else(String::new, |n| format!(" of {n}"));
+    format!("environment {}{of}{held}: {}", row.index + 1, text::one_line(&row.settings))
 }
 
 fn draw_note(note: &str, theme: &Theme, area: Rect, buffer: &mut Buffer) {
@@ -117,13 +118,19 @@ impl Map<'_> {
         let (name, cell) = (self.columns.name, self.columns.cell);
         let word = text::fit(" channels", name.saturating_sub(1), self.theme.glyphs.ellipsis);
         buffer.set_stringn(place.x, place.y, word, usize::from(place.width), self.theme.dim);
+        let label = |channels: u16| if channels == 0 { "own".to_owned() } else { channels.to_string() };
+        let start = |column: usize, label: &str| {
+            self.x(column, place) + cell.saturating_sub(1 + label.len()) as u16
+        };
+        let of_cursor = self.grid.channels.get(self.cursor.1).map(|channels| label(*channels)).unwrap_or_default();
+        let cursor_x = start(self.cursor.1, &of_cursor);
         let mut free = place.x + name as u16;
         for (column, channels) in self.shown() {
-            let label = if channels == 0 { "own".to_owned() } else { channels.to_string() };
-            let pad = cell.saturating_sub(1 + label.len());
-            let x = self.x(column, place) + pad as u16;
+            let label = label(channels);
+            let x = start(column, &label);
             let is_cursor = column == self.cursor.1;
-            if x < free && !is_cursor {
+            let touches = x < free || (x < cursor_x && cursor_x <= x + label.len() as u16);
+            if touches && !is_cursor {
                 continue;
             }
             let style = if is_cursor { self.theme.selected } else { self.theme.dim };
@@ -195,35 +202,34 @@ impl Map<'_> {
         }
     }
 
-    /// The choice under the cursor in words: its time, and in the second place why it is out.
+    /// The choice under the cursor in words: its time, and on a line of its own, if there is room, why it is out.
     fn draw_readout(&self, choice: Choice, places: [Option<Rect>; 2], buffer: &mut Buffer) {
-        let [measured, state] = readout(self.grid, choice);
-        let theme = self.theme;
-        let style = match self.grid.standing(choice) {
-            Standing::Failed(_) => theme.bad,
-            _ => theme.dim,
+        let [first, second] = places;
+        let Some(first) = first else { return };
+        let (theme, glyphs) = (self.theme, &self.theme.glyphs);
+        let (symbol, style) = match self.grid.standing(choice) {
+            Standing::Failed(_) => (glyphs.failed, theme.bad),
+            Standing::Refused => (glyphs.refused, theme.dim),
+            Standing::Untried => (glyphs.untried, theme.dim),
+            Standing::Dropped | Standing::Timed { is_dropped: true, .. } => (glyphs.dropped, theme.dim),
+            Standing::Absent | Standing::Timed { .. } => ("", theme.dim),
         };
-        let symbol = match self.grid.standing(choice) {
-            Standing::Failed(_) => theme.glyphs.failed,
-            Standing::Refused => theme.glyphs.refused,
-            Standing::Untried => theme.glyphs.untried,
-            Standing::Dropped | Standing::Timed { is_dropped: true, .. } => theme.glyphs.dropped,
-            Standing::Absent | Standing::Timed { .. } => "",
-        };
-        let now = if self.grid.present == Some(choice) { "; the last trial" } else { "" };
-        let lines = [
-            vec![Span::styled(format!(" {choice}  "), theme.title), Span::raw(format!("{measured}{now}"))],
-            vec![Span::styled(format!(" {symbol} {state}"), style)],
-        ];
-        for (line, place) in lines.into_iter().zip(places) {
-            let Some(place) = place else { continue };
-            let mut room = usize::from(place.width);
-            let fitted = line.into_iter().map(|mut span| {
-                span.content = text::fit(&span.content, room, theme.glyphs.ellipsis).into();
-                room = room.saturating_sub(span.width());
-                span
-            });
-            draw_parts(fitted.collect(), place, buffer);
+        let [mut measured, mut state] = readout(self.grid, choice);
+        if self.grid.present == Some(choice) {
+            measured.push_str("; the last trial");
+        }
+        let name = format!(" {choice}  ");
+        let room = usize::from(first.width).saturating_sub(text::width(&name));
+        if room < text::width(&measured) {
+            let lines = text::wrap(&measured, room);
+            let rest = lines.get(1..).unwrap_or_default().join(" ");
+            state = if state.is_empty() { rest } else { format!("{rest}; {state}") };
+            measured = lines.into_iter().next().unwrap_or_default();
+        }
+        draw_parts(vec![Span::styled(name, theme.title), Span::raw(measured)], first, buffer);
+        if let Some(second) = second {
+            let line = text::fit(&format!(" {symbol} {state}"), usize::from(second.width), glyphs.ellipsis);
+            buffer.set_string(second.x, second.y, line, style);
         }
     }
 }
@@ -264,10 +270,9 @@ fn legend(map: &Map<'_>, n_hidden: usize) -> Vec<Span<'static>> {
     }
     parts.push(Span::styled(format!("{} best  ", glyphs.best_point), theme.best_series));
     if map.columns.cell == SYMBOL_ALONE || map.columns.cell == SYMBOL_AND_NUMBER {
-        let limits = SHADES.map(|limit| format!("{:.0}", limit * 100.0)).into_iter().chain(["more %  ".to_owned()]);
-        for (index, limit) in limits.enumerate() {
-            let space = if index < SHADES.len() { " " } else { "" };
-            parts.push(Span::styled(format!("{}{limit}{space}", glyphs.heat[index]), theme.heat[index]));
+        let limits = SHADES.map(|limit| format!("{:.0} % ", limit * 100.0)).into_iter().chain(["more  ".to_owned()]);
+        for ((limit, symbol), style) in limits.zip(glyphs.heat).zip(theme.heat) {
+            parts.push(Span::styled(format!("{symbol} {limit}"), style));
         }
     } else {
         parts.push(Span::raw("12 % over it  "));
@@ -276,8 +281,8 @@ fn legend(map: &Map<'_>, n_hidden: usize) -> Vec<Span<'static>> {
         (glyphs.dropped, "dropped", theme.dim),
         (glyphs.failed, "failed", theme.bad),
         (glyphs.refused, "not offered", theme.dim),
+        (glyphs.present, "now", theme.current_series),
         (glyphs.untried, "untried", theme.dim),
-        (glyphs.present, "last trial", theme.current_series),
     ];
     parts.extend(marks.map(|(symbol, word, style)| Span::styled(format!("{symbol} {word}  "), style)));
     if let Some(last) = parts.last_mut() {

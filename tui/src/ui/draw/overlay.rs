@@ -1,5 +1,7 @@
 //! What lies over the screen: the key list and questions.
 
+use std::borrow::Cow;
+
 use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Rect},
@@ -82,15 +84,19 @@ pub(super) fn draw_help(state: &State, scroll: u16, theme: &Theme, area: Rect, b
 }
 
 /// A question and what follows from yes.
-pub(super) const fn question_text(question: Question) -> (&'static str, [&'static str; 2]) {
+pub(super) fn question_text(question: Question) -> (Cow<'static, str>, [&'static str; 2]) {
     match question {
         Question::Stop => (
-            "Stop the run?",
+            "Stop the run?".into(),
             ["It ends after the current trials. Nothing new is", "written; all trials stay in the run store."],
         ),
         Question::Finish => (
-            "Finish the search now?",
+            "Finish the search now?".into(),
             ["The best settings so far are verified against the", "defaults, and what holds is written."],
+        ),
+        Question::Drop(point, choice) => (
+            format!("Drop {choice} at {point}?").into(),
+            ["It is not tried there any more, in this environment", "and in all later ones."],
         ),
     }
 }
