@@ -211,14 +211,9 @@ pub(crate) struct Binding {
 impl Binding {
     /// Whether the footer may name it: keys that only steer a run are of no use when it is over.
     pub(crate) const fn is_useful(&self, over: bool) -> bool {
-        let steers =
-            matches!(
+        let steers = matches!(
             self.action,
-            Action::PauseDisplay
-                | Action::PauseSearch
-                | Action::PausePlayback
-                | Action::Finish
-                | Action::DropChoice
+            Action::PauseDisplay | Action::PauseSearch | Action::PausePlayback | Action::Finish | Action::DropChoice
         );
         !over || !steers
     }

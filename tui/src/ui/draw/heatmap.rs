@@ -110,7 +110,7 @@ impl Map<'_> {
 
     /// Where a column of the grid is.
     fn x(&self, column: usize, place: Rect) -> u16 {
-        place.x + (self.columns.name + (column - self.left) * self.columns.cell) as u16
+        place.x + (self.columns.name + column.saturating_sub(self.left) * self.columns.cell) as u16
     }
 
     /// The channels. Numbers that would touch the one before are left out, but for the cursor's.
@@ -119,9 +119,7 @@ impl Map<'_> {
         let word = text::fit(" channels", name.saturating_sub(1), self.theme.glyphs.ellipsis);
         buffer.set_stringn(place.x, place.y, word, usize::from(place.width), self.theme.dim);
         let label = |channels: u16| if channels == 0 { "own".to_owned() } else { channels.to_string() };
-        let start = |column: usize, label: &str| {
-            self.x(column, place) + cell.saturating_sub(1 + label.len()) as u16
-        };
+        let start = |column: usize, label: &str| self.x(column, place) + cell.saturating_sub(1 + label.len()) as u16;
         let of_cursor = self.grid.channels.get(self.cursor.1).map(|channels| label(*channels)).unwrap_or_default();
         let cursor_x = start(self.cursor.1, &of_cursor);
         let mut free = place.x + name as u16;

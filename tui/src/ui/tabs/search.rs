@@ -285,7 +285,8 @@ pub(super) fn copied(state: &State) -> Option<String> {
 /// Every choice of which anything is known, in every environment, as CSV.
 pub(super) fn exported(state: &State) -> Option<String> {
     let summary = state.shown();
-    let mut csv = "environment,settings,collective,bytes,size,choice,median_us,samples,gap_percent,gain,state,why\n".to_owned();
+    let mut csv =
+        "environment,settings,collective,bytes,size,choice,median_us,samples,gap_percent,gain,state,why\n".to_owned();
     let mut is_empty = true;
     for (overlay, point, cells) in summary.search.all_cells() {
         let grid = Grid::at(state, point, overlay);

@@ -157,11 +157,8 @@ fn with_environments(size: (u16, u16)) -> State {
         score,
         note: note.to_owned(),
     };
-    let started = |index, why: &str| Event::EnvironmentStarted {
-        index,
-        environment: overlay(index),
-        why: why.to_owned(),
-    };
+    let started =
+        |index, why: &str| Event::EnvironmentStarted { index, environment: overlay(index), why: why.to_owned() };
     event(&mut state, scored(0, Some(0.9), ""));
     event(&mut state, started(1, "NCCL_BUFFSIZE moved from unset"));
     trial(&mut state, 1, ALLREDUCE, choice(FAMILIES[5], 4), Ok(80.0));
@@ -283,7 +280,11 @@ fn the_cursor_can_be_seen_wherever_it_goes() {
     assert!(screen[10].starts_with("▸pat/simple"), "{screen:#?}");
     assert!(screen[11].contains("columns 12-32 of 32"), "{screen:#?}");
     press(&mut state, "Left");
-    assert!(head(&state).contains(" 27  29  31"), "it stays as it is while the cursor can be seen: {}", head(&state));
+    assert!(
+        head(&state).contains("  12  14 ") && head(&state).contains("31"),
+        "it stays as it is while the cursor can be seen: {}",
+        head(&state)
+    );
 }
 
 #[test]
@@ -487,7 +488,9 @@ fn heat_is_told_by_symbol_and_style() {
     }
     assert!(!style_of(&state, "6◂").add_modifier.contains(Modifier::REVERSED));
     assert_eq!(style_of(&state, "◂").fg, Some(Color::Magenta));
-    for (text, colour) in [("✗ failed        0", Color::Red), ("✓ mattered", Color::Green), ("◌ in play", Color::Magenta)] {
+    for (text, colour) in
+        [("✗ failed        0", Color::Red), ("✓ mattered", Color::Green), ("◌ in play", Color::Magenta)]
+    {
         assert_eq!(style_of(&state, text).fg, Some(colour), "{text}");
     }
     // Of the two parts, the one that the keys move in has its title in reverse.
@@ -504,7 +507,8 @@ fn the_mouse_chooses_a_cell_or_an_environment() {
     use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
     let click = |state: &mut State, text: &str| {
         let screen = rows(state);
-        let found = screen.iter().enumerate().find_map(|(y, row)| Some((row.get(..row.find(text)?)?.chars().count(), y)));
+        let found =
+            screen.iter().enumerate().find_map(|(y, row)| Some((row.get(..row.find(text)?)?.chars().count(), y)));
         let (column, row) = found.unwrap_or_else(|| panic!("{text} is not there: {screen:#?}"));
         let kind = MouseEventKind::Down(MouseButton::Left);
         let event = MouseEvent { kind, column: column as u16, row: row as u16, modifiers: KeyModifiers::NONE };

@@ -45,7 +45,10 @@ pub(crate) enum Standing {
     Refused,
     Failed(Failure),
     /// Timed, and its median is this share above the best one (0.1 is 10 % slower).
-    Timed { gap: f64, is_dropped: bool },
+    Timed {
+        gap: f64,
+        is_dropped: bool,
+    },
     /// Given up before it had a time.
     Dropped,
 }
