@@ -17,7 +17,8 @@ use gdrtune_session::run::Shapes;
 use gdrtune_tuner::search::Strategy;
 use gdrtune_wire::WorkerCommand;
 
-use self::parse::{parse_choice, parse_duration_s, parse_named, parse_worker_command};
+pub(crate) use self::parse::parse_duration_s;
+use self::parse::{parse_choice, parse_named, parse_worker_command};
 pub(crate) use self::{
     deploy::{EmitArgs, InstallArgs},
     hosts::HostArgs,

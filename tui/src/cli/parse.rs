@@ -30,7 +30,7 @@ pub(super) fn parse_remote_folder(text: &str) -> Result<String, String> {
 }
 
 /// Seconds of `90`, `90s`, `5m` or `1h`.
-pub(super) fn parse_duration_s(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_duration_s(text: &str) -> Result<f64, String> {
     let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
     let factor = match unit {
         "" | "s" => 1.0,

@@ -1,6 +1,7 @@
 //! What the sub-commands do.
 
 pub(crate) mod bench;
+mod detach;
 pub(crate) mod emit;
 pub(crate) mod install;
 pub(crate) mod node;

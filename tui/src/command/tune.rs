@@ -33,7 +33,7 @@ use gdrtune_tuner::{objective::Objective, search::Strategy, sim::Cluster};
 use rustix::system::uname;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{offline, presets::file_of};
+use super::{detach, offline, presets::file_of};
 use crate::{
     cli::{DemoArgs, GoalArgs, HostArgs, ObjectiveArg, ShowArgs, SpaceArgs, TuneArgs},
     exit::{Exit, Failure},
@@ -352,6 +352,12 @@ fn execute(mut config: RunConfig, show: &ShowArgs, expect_gain: bool, again: Opt
         let end = runtime.block_on(ui::run(receiver, steering, options))?;
         match end {
             UiEnd::Left => {}
+            UiEnd::Detached => {
+                // The store is the background's when the session has let go of it.
+                drop(session.join());
+                drop(runtime);
+                return detach::hand_over(&store);
+            }
             // The third Ctrl-C: the agents see the end of their stdin and clean up by themselves.
             UiEnd::Abandoned => {
                 // Dropping it would end the fleet under the session, which would then record that nodes were lost.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use gdrtune_profiles::vocab::{Engine, Point};
 use gdrtune_session::event::{
     Arm, Decision, Event, Extension, Failure, LeftOut, Level, NodeState, Phase, Record, RunEnd, Trial, TrialResult,
-    goal_words, without,
+    Wish, goal_words, without,
 };
 
 use super::{
@@ -175,7 +175,15 @@ impl Run {
             Event::WorkersStarted { process, setup, setup_ms, .. } => {
                 self.note(t_ms, Level::Debug, format!("workers {process} ready in {setup_ms:.0} ms: {setup}"));
             }
-            Event::Wish { wish, .. } => self.note(t_ms, Level::Info, format!("as you wished: {wish}")),
+            Event::Wish { wish, .. } => {
+                self.note(t_ms, Level::Info, format!("as you wished: {wish}"));
+                let pins = &mut self.summary.search.pins;
+                match wish {
+                    Wish::Pin { knob, value } => drop(pins.insert(knob, value)),
+                    Wish::Unpin { knob } => drop(pins.remove(&knob)),
+                    Wish::Drop { .. } => {}
+                }
+            }
             Event::Extended(extension) => {
                 self.note(t_ms, Level::Info, extension.to_string());
                 if let Some(label) = &mut self.summary.label {

@@ -38,6 +38,8 @@ pub(crate) enum Context {
     Log,
     /// A question waits for its answer.
     Question,
+    /// The question how to leave a run waits for its answer.
+    Leaving,
     /// The help overlay is open.
     Help,
     /// A line is being typed.
@@ -63,7 +65,7 @@ impl Context {
             Self::Live | Self::LiveElsewhere | Self::LiveSearch => "This run",
             Self::Attached => "A run that is watched",
             Self::Replay => "Replay",
-            Self::Question => "Question",
+            Self::Question | Self::Leaving => "Question",
             Self::Help => "Help",
             Self::Prompt => "Typing",
             Self::Rows | Self::Filtered | Self::Sorted | Self::Marked => "This view",
@@ -84,6 +86,11 @@ pub(crate) enum Action {
     PauseSearch,
     PausePlayback,
     Finish,
+    Skip,
+    Pin,
+    AddBudget,
+    WriteNow,
+    Detach,
     SeekForward,
     SeekBack,
     Faster,
@@ -213,7 +220,15 @@ impl Binding {
     pub(crate) const fn is_useful(&self, over: bool) -> bool {
         let steers = matches!(
             self.action,
-            Action::PauseDisplay | Action::PauseSearch | Action::PausePlayback | Action::Finish | Action::DropChoice
+            Action::PauseDisplay
+                | Action::PauseSearch
+                | Action::PausePlayback
+                | Action::Finish
+                | Action::DropChoice
+                | Action::Skip
+                | Action::Pin
+                | Action::AddBudget
+                | Action::WriteNow
         );
         !over || !steers
     }
@@ -292,6 +307,10 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     Rows PageDown [key(KeyCode::PageDown), control('d')] None, "go down by a page";
     Rows Top [char('g'), key(KeyCode::Home)] None, "go to the first row";
     Rows Bottom [char('G'), key(KeyCode::End)] None, "go to the last row";
+    LiveElsewhere Skip [char('x')] Some("skip"), "give up the measurement that runs; the run goes on";
+    Live Pin [char('P')] Some("pin"), "search with one value of a knob only, or all again";
+    Live AddBudget [char('B')] Some("budget"), "add time or trials to the budget";
+    Live WriteNow [char('w')] Some("write"), "write what would ship now, marked not verified";
     Live Finish [char('F')] Some("finish"), "end the search, verify and write (asks first)";
     Main Copy [char('y')] None, "copy the row, or what the view is about (OSC 52)";
     Main Export [char('e')] Some("export"), "write what the view shows to a file of this folder";
@@ -301,10 +320,15 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     Replay Interrupt [control('c')] None, "leave";
     Main Repaint [control('l')] None, "paint the whole screen again";
     Main Suspend [control('z')] None, "suspend to the shell (fg comes back)";
+    Leaving Detach [char('d')] Some("detach"), "hand the run over to the background, and leave";
+    Leaving Yes [char('s'), char('y'), char('Y')] Some("stop"), "stop the run";
     Question Yes [char('y'), char('Y')] Some("yes"), "do it";
     Question No [char('n'), char('N'), key(KeyCode::Enter), key(KeyCode::Esc), char('q')] Some("no"), "go on as before";
     Question Interrupt [control('c')] None, "stop, kill, leave: the same as without a question";
     Question Suspend [control('z')] None, "suspend to the shell (fg comes back)";
+    Leaving No [char('c'), char('n'), char('N'), key(KeyCode::Enter), key(KeyCode::Esc), char('q')] Some("cancel"), "go on as before";
+    Leaving Interrupt [control('c')] None, "stop, kill, leave: the same as without a question";
+    Leaving Suspend [control('z')] None, "suspend to the shell (fg comes back)";
     Help CloseHelp [char('?'), key(KeyCode::Esc), key(KeyCode::F(1)), key(KeyCode::Enter), char('q')] Some("close"), "close this list";
     Help Up [key(KeyCode::Up), char('k')] None, "scroll up";
     Help Down [key(KeyCode::Down), char('j')] Some("scroll"), "scroll down";
@@ -355,7 +379,8 @@ mod tests {
     fn no_key_has_two_meanings_in_one_context() {
         let sources = [Source::Live, Source::Attached, Source::Replay];
         let views = sources.into_iter().flat_map(|source| Tab::ALL.map(|tab| Context::of(source, tab)));
-        let overlays = [Context::Question, Context::Help, Context::Prompt].map(|context| vec![context]);
+        let overlays =
+            [Context::Question, Context::Leaving, Context::Help, Context::Prompt].map(|context| vec![context]);
         for contexts in views.chain(overlays) {
             let keys: Vec<(Chord, Action)> =
                 bindings(&contexts).flat_map(|b| b.keys.iter().map(|k| (*k, b.action))).collect();

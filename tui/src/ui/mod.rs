@@ -96,6 +96,8 @@ pub(crate) enum UiEnd {
     Left,
     /// The user left a run that had not ended yet: the third Ctrl-C.
     Abandoned,
+    /// The run has stopped here, to go on in the background.
+    Detached,
     /// SIGTERM: the run may still be going.
     Terminated,
     /// The terminal is gone (SIGHUP, or it cannot be read or written): the run may still be going.
@@ -169,6 +171,9 @@ impl Session {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut next_frame = tokio::time::Instant::now();
         loop {
+            if self.state.is_detached() {
+                return Ok(UiEnd::Detached);
+            }
             let now = tokio::time::Instant::now();
             if self.dirty && next_frame <= now {
                 self.draw(screen, charset)?;

@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use crossterm::event::{KeyEvent, MouseEvent};
 use gdrtune_profiles::vocab::{Choice, Collective, Point};
-use gdrtune_session::event::{Command, Record};
+use gdrtune_session::event::{Command, Record, RunEnd};
 
 use super::{
     keys::Context,
@@ -238,7 +238,8 @@ pub(crate) enum Asks {
 /// What is asked before it is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Question {
-    Stop,
+    /// How to leave a run that is going.
+    Leave,
     Finish,
     /// Give up a choice at a point.
     Drop(Point, Choice),
@@ -254,6 +255,8 @@ pub(crate) struct Control {
     pub(crate) paused: bool,
     /// The search was told to end early.
     pub(crate) finishing: bool,
+    /// The run is stopped here to go on in the background.
+    pub(crate) is_detaching: bool,
     pub(crate) stop: Stop,
 }
 
@@ -284,7 +287,14 @@ impl State {
                 frozen: None,
                 notice: None,
             },
-            control: Control { source, playback: None, paused: false, finishing: false, stop: Stop::No },
+            control: Control {
+                source,
+                playback: None,
+                paused: false,
+                finishing: false,
+                is_detaching: false,
+                stop: Stop::No,
+            },
         }
     }
 
@@ -318,6 +328,7 @@ impl State {
         match self.view.overlay {
             None => Context::of(self.control.source, self.view.tab),
             Some(Overlay::Help { .. }) => vec![Context::Help],
+            Some(Overlay::Question(Question::Leave)) => vec![Context::Leaving],
             Some(Overlay::Question(_)) => vec![Context::Question],
             Some(Overlay::Prompt(_)) => vec![Context::Prompt],
         }
@@ -326,6 +337,13 @@ impl State {
     /// Answers the last key in the footer.
     pub(crate) fn notice(&mut self, text: impl Into<Cow<'static, str>>) {
         self.view.notice = Some(text.into());
+    }
+
+    /// Whether the run has stopped here so that the background can go on with it.
+    pub(crate) fn is_detached(&self) -> bool {
+        let ended = self.run.summary.ended.as_ref();
+        // One that had come to its end by then is shown as such.
+        self.control.is_detaching && ended.is_some_and(|ended| matches!(ended.end, Some(RunEnd::Interrupted) | None))
     }
 
     /// Whether leaving needs no question: there is no run to lose.

@@ -69,8 +69,8 @@ fn draw_prompt(prompt: &Prompt, theme: &Theme, area: Rect, buffer: &mut Buffer) 
     buffer.set_style(area, Style::new());
     let asks = match prompt.asks {
         Asks::Filter => "filter, ! in front shows the others: ",
-        Asks::Pin => "pin KNOB=VALUE, or KNOB alone to leave it unset: ",
-        Asks::Budget => "add time or trials, such as 60s, 5m, 200: ",
+        Asks::Pin => "pin KNOB=VALUE (KNOB= unset, KNOB alone unpins): ",
+        Asks::Budget => "add time or trials (90s, 5m, 200 trials): ",
     };
     let (before, behind) = prompt.line.split();
     let (under, rest) = behind.split_at(behind.chars().next().map_or(0, char::len_utf8));

@@ -162,8 +162,20 @@ fn draw_trying(summary: &Summary, theme: &Theme, area: Rect, buffer: &mut Buffer
             line.push_str(&["  (", &environment.why, ")"].concat());
         }
     }
-    let line = text::fit(&line, usize::from(area.width), theme.glyphs.ellipsis);
-    buffer.set_string(area.x, area.y, line, theme.dim);
+    let pins: Vec<String> = summary.search.pins.iter().map(|(knob, value)| pin_text(knob, value.as_deref())).collect();
+    let mut x = area.x;
+    if !pins.is_empty() {
+        // What is not searched must not be forgotten.
+        let badge =
+            text::fit(&format!(" PINNED {} ", pins.join(" ")), usize::from(area.width / 2), theme.glyphs.ellipsis);
+        x = draw_parts(vec![Span::styled(badge, theme.badge), Span::raw(" ")], area, buffer) + area.x;
+    }
+    let room = usize::from(area.right().saturating_sub(x));
+    buffer.set_string(x, area.y, text::fit(&line, room, theme.glyphs.ellipsis), theme.dim);
+}
+
+fn pin_text(knob: &str, value: Option<&str>) -> String {
+    value.map_or_else(|| format!("{knob} unset"), |value| format!("{knob}={value}"))
 }
 
 fn format_environment(number: u64, of: &str, settings: &str, theme: &Theme) -> String {
@@ -190,6 +202,9 @@ fn control_badge(state: &State) -> Option<&'static str> {
     let control = &state.control;
     if state.shown().is_over() {
         return None;
+    }
+    if control.is_detaching && control.stop == Stop::Stopping {
+        return Some("DETACHING");
     }
     match (control.stop, control.paused, control.finishing) {
         (Stop::Killing, _, _) => Some("KILLING"),

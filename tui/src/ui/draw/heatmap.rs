@@ -226,7 +226,8 @@ impl Map<'_> {
         }
         draw_parts(vec![Span::styled(name, theme.title), Span::raw(measured)], first, buffer);
         if let Some(second) = second {
-            let line = text::fit(&format!(" {symbol} {state}"), usize::from(second.width), glyphs.ellipsis);
+            let symbol = if symbol.is_empty() { String::new() } else { format!("{symbol} ") };
+            let line = text::fit(&format!(" {symbol}{state}"), usize::from(second.width), glyphs.ellipsis);
             buffer.set_string(second.x, second.y, line, style);
         }
     }

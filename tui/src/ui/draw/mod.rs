@@ -28,7 +28,7 @@ use ratatui::{
 pub(crate) use self::{banner::banner_rows, overlay::help_scroll_limit, tabs::tab_at};
 use super::{
     layout::{Layout, MIN_SIZE},
-    state::{Overlay, State},
+    state::{Overlay, Question, State},
     tabs::Tab,
     text,
     theme::Theme,
@@ -79,6 +79,7 @@ pub(crate) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
 fn draw_too_small(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     let (columns, rows) = state.view.size;
     let question = match &state.view.overlay {
+        Some(Overlay::Question(Question::Leave)) => "Leave? d detach, s stop, C cancel".to_owned(),
         Some(Overlay::Question(question)) => format!("{} y/N", overlay::question_text(*question).0),
         _ => "q quit".to_owned(),
     };

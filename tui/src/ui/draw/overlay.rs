@@ -86,9 +86,12 @@ pub(super) fn draw_help(state: &State, scroll: u16, theme: &Theme, area: Rect, b
 /// A question and what follows from yes.
 pub(super) fn question_text(question: Question) -> (Cow<'static, str>, [&'static str; 2]) {
     match question {
-        Question::Stop => (
-            "Stop the run?".into(),
-            ["It ends after the current trials. Nothing new is", "written; all trials stay in the run store."],
+        Question::Leave => (
+            "Leave the run?".into(),
+            [
+                "Detached, it goes on in the background. Stopped, it",
+                "ends after its trials, which stay in the run store.",
+            ],
         ),
         Question::Finish => (
             "Finish the search now?".into(),
@@ -102,23 +105,22 @@ pub(super) fn question_text(question: Question) -> (Cow<'static, str>, [&'static
 }
 
 /// ```text
-/// ┏ Stop the run? ────────────────────────────────────┓
-/// ┃ It ends after the current trials. Nothing new is  ┃
-/// ┃ written; all trials stay in the run store.        ┃
+/// ┏ Leave the run? ───────────────────────────────────┓
+/// ┃ Detached, it goes on in the background. Stopped …  ┃
 /// ┃                                                   ┃
-/// ┃ y yes   N no (Enter)                              ┃
+/// ┃ d detach   s stop   C cancel (Enter)              ┃
 /// ┗───────────────────────────────────────────────────┛
 /// ```
 pub(super) fn draw_question(question: Question, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     let (title, lines) = question_text(question);
     let place = area.centered(Constraint::Length(55), Constraint::Length(6));
     let inner = draw_box(&format!(" {title} "), "", theme, place, buffer);
-    let answers = Line::from(vec![
-        Span::styled("y", theme.key),
-        Span::raw(" yes   "),
-        Span::styled("N", theme.key),
-        Span::raw(" no (Enter)"),
-    ]);
+    let answers: &[(&str, &str)] = match question {
+        Question::Leave => &[("d", " detach   "), ("s", " stop   "), ("C", " cancel (Enter)")],
+        Question::Finish | Question::Drop(..) => &[("y", " yes   "), ("N", " no (Enter)")],
+    };
+    let answer = |(key, word): &(&'static str, &'static str)| [Span::styled(*key, theme.key), Span::raw(*word)];
+    let answers = Line::from(answers.iter().flat_map(answer).collect::<Vec<_>>());
     let lines = lines.into_iter().map(Line::raw).chain([Line::default(), answers]);
     for (index, line) in lines.enumerate() {
         if let Some(place) = row(inner, index) {

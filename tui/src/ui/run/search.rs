@@ -11,6 +11,8 @@ pub(crate) struct SearchSeen {
     pub(crate) space: Space,
     /// In the order in which they were tried.
     pub(crate) environments: Vec<EnvironmentRow>,
+    /// What the user pinned: a knob and its value (`None` = unset).
+    pub(crate) pins: BTreeMap<String, Option<String>>,
     /// What each knob did, as the search told it last.
     pub(crate) knobs: Vec<Knob>,
     /// The environment that is being measured, by the number of its overlay: the search comes back to old ones.

@@ -1,6 +1,6 @@
 //! Keys and what they do: scripts as tables, and the agreement of handler, footer and help.
 
-use gdrtune_session::event::Command;
+use gdrtune_session::event::{Command, RunEnd, Wish};
 
 use super::*;
 use crate::ui::{
@@ -19,6 +19,9 @@ fn keys_tell_the_run_what_was_asked() {
         ("no is the default", searching, "q Enter", &[]),
         ("q twice is no", searching, "q q", &[]),
         ("yes stops", searching, "q y", &[Tell(Command::Stop)]),
+        ("s stops too", searching, "q s", &[Tell(Command::Stop)]),
+        ("d stops here for the background", searching, "q d", &[Tell(Command::Stop)]),
+        ("c cancels", searching, "q c", &[]),
         ("q kills a run that is stopping", searching, "q y q", &[Tell(Command::Stop), Tell(Command::Kill)]),
         ("the ladder of ^C", searching, "^C ^C ^C", &[Tell(Command::Stop), Tell(Command::Kill), Quit]),
         ("^C answers a question too", searching, "q ^C", &[Tell(Command::Stop)]),
@@ -40,6 +43,9 @@ fn keys_tell_the_run_what_was_asked() {
         ),
         ("no search to finish", verifying, "F", &[]),
         ("p is for the display only", searching, "p", &[]),
+        ("x skips", searching, "x", &[Tell(Command::Skip)]),
+        ("w writes", searching, "w w", &[Tell(Command::Write), Tell(Command::Write)]),
+        ("nothing to skip or write when over", finished, "x w", &[]),
         ("^Z and ^L", searching, "^Z ^L", &[Suspend, Repaint]),
         ("Y alone means nothing", searching, "Y", &[]),
     ];
@@ -113,7 +119,7 @@ fn feed_new(count: usize) -> State {
 fn the_end_of_the_run_takes_its_question_away() {
     let mut state = searching((80, 24));
     press(&mut state, "p q");
-    assert_eq!(state.view.overlay, Some(Overlay::Question(Question::Stop)));
+    assert_eq!(state.view.overlay, Some(Overlay::Question(Question::Leave)));
     feed(&mut state, RECORDS.iter().skip(RECORDS.len() - 1));
     assert!(state.view.overlay.is_none() && state.view.frozen.is_none());
     assert_eq!(press(&mut state, "q"), [Effect::Quit]);
@@ -208,7 +214,7 @@ fn the_footer_names_the_keys_of_the_table() {
         (attached, ""),
         (replayed, "7"),
     ] {
-        let mut state = start((240, 45));
+        let mut state = start((260, 45));
         press(&mut state, script);
         let contexts = state.contexts();
         let entries = keys::footer(&contexts).filter_map(|b| Some(format!("{} {}", b.keys.first()?.name(), b.footer?)));
@@ -227,7 +233,8 @@ fn state_for(context: Context, action: Action) -> State {
     };
     let script = match context {
         Context::Main | Context::Live | Context::LiveElsewhere | Context::Attached | Context::Replay => "",
-        Context::Question => "q",
+        Context::Question => "F",
+        Context::Leaving => "q",
         Context::Help => "?",
         // The cursor stands between two words.
         Context::Prompt => "5 / a space b Left",
@@ -266,6 +273,67 @@ fn every_key_of_the_table_does_something() {
             let acts = effects.iter().any(|e| *e != Effect::Redraw);
             assert!(acts || state != before, "{:?} {}", binding.context, chord.name());
         }
+    }
+}
+
+#[test]
+fn what_is_typed_is_checked_before_the_run_is_told() {
+    let extend = |seconds, trials| Effect::Command(Command::Extend { seconds, trials });
+    let pin = |knob: &str, value: Option<&str>| {
+        Effect::Command(Command::Pin { knob: knob.to_owned(), value: value.map(str::to_owned) })
+    };
+    // What is typed, what the run is told, and what the footer says after it.
+    let table: &[(&str, &str, Option<Effect>, &str)] = &[
+        ("B", "90s", Some(extend(Some(90.0), None)), "told the run"),
+        ("B", "5m", Some(extend(Some(300.0), None)), "told the run"),
+        ("B", "200 trials", Some(extend(None, Some(200))), "told the run"),
+        ("B", "200t", Some(extend(None, Some(200))), "told the run"),
+        ("B", "200", None, "time or trials?"),
+        ("B", "0 trials", None, "above 0"),
+        ("B", "5 days", None, "unknown unit `days`"),
+        ("B", "", None, "q quit"),
+        ("P", "NCCL_SOCKET_IFNAME==fast0", Some(pin("NCCL_SOCKET_IFNAME", Some("=fast0"))), "told the run"),
+        ("P", "NCCL_SOCKET_IFNAME=", Some(pin("NCCL_SOCKET_IFNAME", None)), "told the run"),
+        ("P", "algo=ring", Some(pin("algo", Some("ring"))), "told the run"),
+        ("P", "NCCL_SOCKET_IFNAME=fast9", None, "fast9"),
+        ("P", "NCCL_SOCKET_IFNAM=x", None, "is not searched here"),
+        ("P", "NCCL_SOCKET_IFNAME", None, "is not pinned"),
+    ];
+    for (key, typed, told, said) in table {
+        let mut state = searching((160, 24));
+        press(&mut state, key);
+        for c in typed.chars() {
+            update(&mut state, Input::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE)));
+        }
+        assert_eq!(press(&mut state, "Enter"), told.iter().cloned().collect::<Vec<_>>(), "{key} {typed}");
+        let footer = rows(&state).last().cloned().unwrap();
+        assert!(footer.contains(said), "{key} {typed}: {footer}");
+        // A line that is wrong can be corrected.
+        assert_eq!(matches!(state.view.overlay, Some(Overlay::Prompt(_))), told.is_none() && !typed.is_empty());
+    }
+}
+
+#[test]
+fn pins_stay_on_the_screen_until_they_are_taken_away() {
+    let mut state = searching((120, 40));
+    let wish = |wish| Record { seq: 0, t_ms: 98_000, event: Event::Wish { question: 1, wish } };
+    feed(&mut state, [&wish(Wish::Pin { knob: "algo".into(), value: Some("ring".into()) })]);
+    assert!(rows(&state)[2].contains(" PINNED algo=ring "), "{}", rows(&state)[2]);
+    let unpinned = press(&mut state, "P a l g o Enter");
+    assert_eq!(unpinned, [Effect::Command(Command::Unpin { knob: "algo".into() })]);
+    feed(&mut state, [&wish(Wish::Unpin { knob: "algo".into() })]);
+    assert!(!rows(&state)[2].contains("PINNED"));
+}
+
+#[test]
+fn what_is_detached_ends_here_unless_it_is_done_by_then() {
+    for (end, is_detached) in [(RunEnd::Interrupted, true), (RunEnd::Tuned, false), (RunEnd::Failed, false)] {
+        let mut state = searching((80, 24));
+        press(&mut state, "q d");
+        assert!(rows(&state)[1].contains(" DETACHING ") && !state.is_detached(), "{}", rows(&state)[1]);
+        let event = Event::Finished { end, summary: "The reason.".to_owned() };
+        feed(&mut state, [&Record { seq: 0, t_ms: 99_000, event }]);
+        assert_eq!(state.is_detached(), is_detached, "{end:?}");
     }
 }
 
@@ -344,8 +412,8 @@ fn a_small_terminal_can_still_be_left() {
     let mut state = searching((40, 10));
     assert!(rows(&state).join("\n").contains("now 40x10, needed 60x15"));
     press(&mut state, "q");
-    assert!(rows(&state).join("\n").contains("Stop the run? y/N"));
-    assert_eq!(press(&mut state, "y"), [Effect::Command(Command::Stop)]);
+    assert!(rows(&state).join("\n").contains("Leave? d detach, s stop, C cancel"));
+    assert_eq!(press(&mut state, "s"), [Effect::Command(Command::Stop)]);
     assert_eq!(state.control.stop, Stop::Stopping);
 }
 

@@ -14,7 +14,7 @@ pub(super) fn quit(state: &mut State) -> Vec<Effect> {
     if state.control.stop != Stop::No {
         return interrupt(state);
     }
-    state.view.overlay = Some(Overlay::Question(Question::Stop));
+    state.view.overlay = Some(Overlay::Question(Question::Leave));
     vec![Effect::Redraw]
 }
 
@@ -35,7 +35,7 @@ pub(super) fn interrupt(state: &mut State) -> Vec<Effect> {
 
 pub(super) fn answer(state: &mut State) -> Vec<Effect> {
     match state.view.overlay.take() {
-        Some(Overlay::Question(Question::Stop)) => interrupt(state),
+        Some(Overlay::Question(Question::Leave)) => interrupt(state),
         Some(Overlay::Question(Question::Finish)) => {
             state.control.finishing = true;
             // A search that is told to finish while it is paused must not stay paused.
@@ -72,6 +72,22 @@ pub(super) fn drop_choice(state: &mut State) -> Vec<Effect> {
         }
     }
     vec![Effect::Redraw]
+}
+
+/// Stops the run here, so that the background can go on with it from its store.
+pub(super) fn detach(state: &mut State) -> Vec<Effect> {
+    state.control.is_detaching = true;
+    interrupt(state)
+}
+
+/// Tells the run something that it answers with events; where it is over, says so.
+pub(super) fn tell(state: &mut State, command: Command, notice: &'static str) -> Vec<Effect> {
+    if state.run.summary.is_over() {
+        state.notice("the run is over");
+        return vec![Effect::Redraw];
+    }
+    state.notice(notice);
+    vec![Effect::Command(command), Effect::Redraw]
 }
 
 pub(super) fn finish(state: &mut State) -> Vec<Effect> {

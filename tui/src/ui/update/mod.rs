@@ -1,14 +1,14 @@
 //! The one place where the state changes: [`update`] takes an input and says what the event loop shall do.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use gdrtune_session::event::{Event, Record};
+use gdrtune_session::event::{Command, Event, Record};
 
 use super::{
     filter::Filter,
     keys::{self, Action, Context},
     layout::Layout,
     line_edit::Edit,
-    state::{Colour, Direction, Effect, Frozen, Input, Jump, Overlay, Source, State},
+    state::{Asks, Colour, Direction, Effect, Frozen, Input, Jump, Overlay, Source, State},
     tabs::{self, Motion, Sorting, Tab},
     theme::ThemeName,
 };
@@ -116,6 +116,9 @@ fn take_key(state: &mut State, event: KeyEvent) -> Vec<Effect> {
         Action::Yes => control::answer(state),
         Action::Finish => control::finish(state),
         Action::DropChoice => control::drop_choice(state),
+        Action::Detach => control::detach(state),
+        Action::Skip => control::tell(state, Command::Skip, "giving up the measurement that runs now"),
+        Action::WriteNow => control::tell(state, Command::Write, "writing what there is so far, not verified"),
         Action::PausePlayback => playback::pause_playback(state),
         Action::SeekForward => playback::seek(state, |now, step, end| now.saturating_add(step).min(end)),
         Action::SeekBack => playback::seek(state, |now, step, _| now.saturating_sub(step)),
@@ -166,6 +169,8 @@ fn change_view(state: &mut State, action: Action) {
         Action::Top => scroll(state, Motion::Top),
         Action::Bottom => scroll(state, Motion::Bottom),
         Action::Filter => prompt::ask_filter(state),
+        Action::Pin => prompt::ask(state, Asks::Pin, String::new()),
+        Action::AddBudget => prompt::ask(state, Asks::Budget, String::new()),
         Action::Back => back(state),
         Action::Sort => tabs::sort(state, Sorting::Next),
         Action::ReverseSort => tabs::sort(state, Sorting::Reversed),
@@ -203,6 +208,9 @@ fn change_view(state: &mut State, action: Action) {
         | Action::Copy
         | Action::Export
         | Action::Enter
+        | Action::Detach
+        | Action::Skip
+        | Action::WriteNow
         | Action::Finish => {}
     }
 }

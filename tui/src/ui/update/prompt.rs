@@ -1,10 +1,16 @@
 //! Lines that are typed: the filter, a pin, more budget.
 
-use crate::ui::{
-    filter::Filter,
-    line_edit::{Edit, LineEdit},
-    state::{Asks, Effect, Overlay, Prompt, State},
-    tabs,
+use gdrtune_session::event::Command;
+use gdrtune_tuner::space::check_pin;
+
+use crate::{
+    cli::parse_duration_s,
+    ui::{
+        filter::Filter,
+        line_edit::{Edit, LineEdit},
+        state::{Asks, Effect, Overlay, Prompt, State},
+        tabs,
+    },
 };
 
 /// Asks for the filter of the present view; it filters as it is typed.
@@ -13,31 +19,48 @@ pub(super) fn ask_filter(state: &mut State) {
     ask(state, Asks::Filter, text);
 }
 
-fn ask(state: &mut State, asks: Asks, text: String) {
+/// Asks for a line that begins with a text.
+pub(super) fn ask(state: &mut State, asks: Asks, text: String) {
+    if asks != Asks::Filter && state.run.summary.is_over() {
+        state.notice("the run is over");
+        return;
+    }
     state.view.overlay = Some(Overlay::Prompt(Prompt { asks, line: LineEdit::new(text), error: None }));
 }
 
-/// Changes the line.
+/// Changes the line, and says what is wrong with it.
 pub(super) fn edit(state: &mut State, edit: Edit) {
     let Some(Overlay::Prompt(prompt)) = &mut state.view.overlay else { return };
     prompt.line.apply(edit);
-    match prompt.asks {
-        Asks::Filter => {
-            let filter = Filter::new(prompt.line.text());
-            tabs::set_filter(state, filter);
-        }
-        Asks::Pin | Asks::Budget => {}
+    let (asks, text) = (prompt.asks, prompt.line.text().to_owned());
+    if asks == Asks::Filter {
+        tabs::set_filter(state, Filter::new(&text));
+        return;
+    }
+    // An empty line is not wrong yet.
+    let error = if text.trim().is_empty() { None } else { command(state, asks, &text).err() };
+    if let Some(Overlay::Prompt(prompt)) = &mut state.view.overlay {
+        prompt.error = error;
     }
 }
 
-/// Takes what was typed.
+/// Takes what was typed; a line that is wrong stays.
 pub(super) fn enter(state: &mut State) -> Vec<Effect> {
-    let Some(Overlay::Prompt(prompt)) = state.view.overlay.take() else { return vec![] };
-    match prompt.asks {
-        Asks::Filter => {}
-        Asks::Pin | Asks::Budget => {}
+    let Some(Overlay::Prompt(mut prompt)) = state.view.overlay.take() else { return vec![] };
+    if prompt.asks == Asks::Filter || prompt.line.text().trim().is_empty() {
+        return vec![Effect::Redraw];
     }
-    vec![Effect::Redraw]
+    match command(state, prompt.asks, prompt.line.text()) {
+        Ok(command) => {
+            state.notice("told the run, which takes it before its next script");
+            vec![Effect::Command(command), Effect::Redraw]
+        }
+        Err(error) => {
+            prompt.error = Some(error);
+            state.view.overlay = Some(Overlay::Prompt(prompt));
+            vec![Effect::Redraw]
+        }
+    }
 }
 
 /// Goes on as before; a filter that was being typed is gone.
@@ -46,5 +69,50 @@ pub(super) fn cancel(state: &mut State) {
         && prompt.asks == Asks::Filter
     {
         tabs::set_filter(state, Filter::default());
+    }
+}
+
+/// What a line asks of the run, or what is wrong with it.
+fn command(state: &State, asks: Asks, text: &str) -> Result<Command, String> {
+    match asks {
+        Asks::Filter => Err("a filter asks nothing of the run".to_owned()),
+        Asks::Pin => pin(state, text),
+        Asks::Budget => budget(text),
+    }
+}
+
+/// `KNOB=VALUE` pins, `KNOB=` leaves it unset, `KNOB` alone takes a pin away.
+fn pin(state: &State, text: &str) -> Result<Command, String> {
+    let search = &state.run.summary.search;
+    let check = |knob: &str, value: Option<&str>| {
+        check_pin(&search.space.dimensions, &search.space.choices, knob, value).map_err(|error| error.to_string())
+    };
+    match text.split_once('=') {
+        Some((knob, value)) => {
+            let (knob, value) = (knob.trim(), Some(value.trim()).filter(|value| !value.is_empty()));
+            check(knob, value)?;
+            Ok(Command::Pin { knob: knob.to_owned(), value: value.map(str::to_owned) })
+        }
+        None if search.pins.contains_key(text.trim()) => Ok(Command::Unpin { knob: text.trim().to_owned() }),
+        None => {
+            // What is wrong with the name comes first.
+            let known = search.space.dimensions.get(text.trim()).and_then(|values| values.first());
+            check(text.trim(), known.and_then(Option::as_deref))?;
+            Err(format!("{} is not pinned: add = and a value", text.trim()))
+        }
+    }
+}
+
+/// `5m` or `90s` is time, `200 trials` or `200t` are trials. A number alone could be both.
+fn budget(text: &str) -> Result<Command, String> {
+    let text = text.trim();
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
+    match text.get(number.len()..).unwrap_or_default().trim_start() {
+        "" => Err("time or trials? Such as 5m, 90s or 200 trials".to_owned()),
+        "t" | "trial" | "trials" => match number.parse() {
+            Ok(0) | Err(_) => Err("expected a whole number of trials above 0".to_owned()),
+            Ok(trials) => Ok(Command::Extend { seconds: None, trials: Some(trials) }),
+        },
+        _ => Ok(Command::Extend { seconds: Some(parse_duration_s(text)?), trials: None }),
     }
 }
