@@ -30,7 +30,7 @@ use crate::ui::{
 pub(crate) struct Search {
     /// The part that the keys move in.
     pub(crate) part: Part,
-    /// The point of the heat map; absent is the one that is being tried.
+    /// The point of the heat map; absent is the one that is being tried. A cursor that is moved holds it.
     pub(crate) point: Option<Point>,
     /// The environment of the heat map, by its running number; absent is the one that the search is in, or after it the best.
     pub(crate) environment: Option<u64>,
@@ -112,8 +112,12 @@ fn set_cell(state: &mut State, target: impl Fn(&Grid<'_>, (usize, usize)) -> (us
     let top = visible_top(view.top, row, grid.families.len(), layout.rows(Part::HeatMap));
     let width = layout.heat.map_or(0, |heat| usize::from(heat.width));
     let left = HeatColumns::of(&grid, width).first(view.left, column, &grid);
+    // A heat map that goes along would take the choice away from under the cursor.
+    let (point, row) = (grid.point, state.shown().search.environment_of(grid.overlay));
+    let environment = row.map(|row| row.index);
     let view = &mut state.view.tabs.search;
     (view.cursor, view.top, view.left) = (Some(choice), top, left);
+    (view.point, view.environment) = (Some(point), environment);
 }
 
 fn set_environment(state: &mut State, target: impl Fn(usize, usize) -> usize) {

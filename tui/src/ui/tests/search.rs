@@ -316,6 +316,12 @@ fn the_heat_map_goes_along_until_it_is_held() {
         event(state, score(1, 0.6));
     }
     assert_eq!((at(&state), at(&held)), ((ALLREDUCE, 1), (ALLGATHER, 1)));
+    let mut moved = state.clone();
+    press(&mut moved, "3 Up");
+    trial(&mut moved, 0, ALLGATHER, choice(FAMILIES[3], 4), Ok(50.0));
+    assert_eq!(at(&moved), (ALLREDUCE, 1), "what the cursor was moved in stays");
+    press(&mut moved, "=");
+    assert_eq!(at(&moved), (ALLGATHER, 0));
     event(&mut state, Event::Phase { phase: Phase::Verify });
     assert_eq!(at(&state), (ALLREDUCE, 0), "after the search it is the best one");
     let grid = Grid::of(&state).unwrap();
