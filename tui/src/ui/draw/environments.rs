@@ -141,7 +141,7 @@ pub(super) fn draw_knobs(state: &State, theme: &Theme, area: Rect, buffer: &mut 
         let mut line = match knob {
             KnobLine::Told(knob) => told_line(knob, theme),
             KnobLine::Searched(name, values) => {
-                let values = values.iter().map(value_text).collect::<Vec<_>>().join(", ");
+                let values = values.iter().map(|value| value_text(value.as_deref())).collect::<Vec<_>>().join(", ");
                 let state = format!(" {:30}", format!("{} not known yet", theme.glyphs.waiting));
                 Line::from(vec![Span::styled(state, theme.dim), Span::raw(format!("{name}  {values}"))])
             }
@@ -168,10 +168,10 @@ fn told_line(knob: &Knob, theme: &Theme) -> Line<'static> {
     Line::from(vec![
         Span::styled(format!(" {:11}", format!("{symbol} {word}")), style),
         Span::raw(format!("{factor:17}  ")),
-        Span::raw(format!("{name}  best {}, worst {}", value_text(best), value_text(worst))),
+        Span::raw(format!("{name}  best {}, worst {}", value_text(best.as_deref()), value_text(worst.as_deref()))),
     ])
 }
 
-fn value_text(value: &Option<String>) -> String {
-    text::one_line(value.as_deref().unwrap_or("unset"))
+fn value_text(value: Option<&str>) -> String {
+    text::one_line(value.unwrap_or("unset"))
 }

@@ -7,7 +7,7 @@ use gdrtune_session::event::{Arm, Failure};
 
 use super::{is_searching, shown_overlay, shown_point};
 use crate::ui::{
-    run::{Cell, Space},
+    run::{Cell, PointSeries, Space},
     state::State,
 };
 
@@ -105,7 +105,7 @@ impl<'a> Grid<'a> {
             families: families.into_iter().map(|(_, family)| family).collect(),
             channels: channels.into_iter().collect(),
             best: timed(false).or_else(|| timed(true)),
-            default_us: summary.points.get(&point).and_then(|series| series.default_us()),
+            default_us: summary.points.get(&point).and_then(PointSeries::default_us),
             present: last.and_then(|trying| trying.choice),
             choices,
             cells,
