@@ -192,6 +192,8 @@ impl<W: Write + Send> Progress for PlainLines<W> {
             }
             Event::Emulated { why } => self.labels.push(emulated_text(why)),
             Event::Phase { phase } => self.enter(*phase, record.t_ms),
+            // The phases of a run that goes on come again.
+            Event::Finished { .. } => self.phase = None,
             Event::NodeSet { .. } => self.begin_anew(record.t_ms),
             Event::Trial(trial) => {
                 self.trials += 1;

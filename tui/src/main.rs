@@ -16,13 +16,18 @@ use std::{
 
 use crate::{
     cli::{Cli, Command},
-    exit::Failure,
+    exit::{Exit, Failure},
 };
 
 /// Hash of the sources that this executable was built from: both ends of a run compare it.
 const BUILD_ID: &str = env!("GDRTUNE_BUILD_ID");
 
 fn main() -> ExitCode {
+    // A panic has said what it was; its own exit code, 101, would say that nodes were lost.
+    std::panic::catch_unwind(run).unwrap_or_else(|_| Exit::Unexpected.into())
+}
+
+fn run() -> ExitCode {
     let cli = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli,
         // clap's own code for wrong use is 2 as well; help and version are 0.

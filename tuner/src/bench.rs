@@ -241,8 +241,9 @@ impl Cancel {
         self.skips.swap(false, Ordering::AcqRel)
     }
 
-    /// One that is ended together with this one, and skips what it is told itself.
-    fn with_own_skips(&self) -> Self {
+    /// One that is ended together with this one, and skips only what it is told itself.
+    #[must_use]
+    pub fn with_own_skips(&self) -> Self {
         Self { cancelled: Arc::clone(&self.cancelled), skips: Arc::default() }
     }
 }

@@ -2,7 +2,7 @@
 
 use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, Engine, Environment, Point, Protocol};
 use gdrtune_tuner::{
-    bench::{Bench, BenchError, Cancel, Item, Outcome, Sample, Script, Setup},
+    bench::{Bench, BenchError, Cancel, Earlier, Item, Outcome, Sample, Script, Setup},
     sim::{Cluster, SimConfig, Simulated},
     stats,
 };
@@ -218,6 +218,48 @@ fn faults_are_outcomes_and_only_lost_nodes_and_bad_environments_end_a_script() {
     assert_eq!(lost.to_string(), "a node is gone since 90 s of simulated time");
     assert!((1..9).contains(&count), "{count}");
     assert!(matches!(run(&mut bench, Setup::Site, &[]), Err(BenchError::Lost(_))));
+}
+
+#[test]
+fn a_skip_costs_the_processes_and_a_run_that_goes_on_skips_the_same() {
+    let items = [(allreduce(1024), None, 3), (allreduce(65536), Some(ring(2)), 3), (allreduce(4096), None, 2)];
+    let items = items.map(|(point, choice, repeats)| Item { point, choice, repeats }).to_vec();
+    let script = Script { setup: live(), fresh: false, items };
+    let cancel = Cancel::new();
+    let mut whole = Vec::new();
+    let mut bench = simulated(RAILS, 1);
+    cancel.skip();
+    bench
+        .run(&script, &cancel, &mut |sample| {
+            whole.push(sample);
+            if whole.len() == 2 {
+                cancel.skip();
+            }
+        })
+        .unwrap();
+    let told: Vec<(usize, u32, bool)> =
+        whole.iter().map(|s| (s.item, s.process, s.outcome == Outcome::Skipped)).collect();
+    assert_eq!(told, [(0, 1, true), (1, 2, false), (1, 2, true), (2, 3, false), (2, 3, false)]);
+    for known in 0..=whole.len() {
+        let mut again = simulated(RAILS, 1);
+        let earlier = Earlier { samples: &whole[..known], now_s: 0.0, is_complete: known == whole.len() };
+        let mut rest = Vec::new();
+        // What was not known yet is skipped by the user once more.
+        let skips = |rest: &[Sample]| {
+            if matches!(known + rest.len(), 0 | 2) {
+                cancel.skip();
+            }
+        };
+        skips(&rest);
+        let sink = &mut |sample| {
+            rest.push(sample);
+            skips(&rest);
+        };
+        again.take_up(&script, &earlier, &cancel, sink).unwrap();
+        assert_eq!(rest, whole[known..], "{known} known");
+        assert_eq!(again.position(), bench.position());
+        cancel.take_skip();
+    }
 }
 
 /// Largest time of `environment` over that of none, at a large size.

@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{self, IsTerminal, Write},
+    mem::ManuallyDrop,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
     thread,
@@ -313,7 +314,8 @@ fn execute(mut config: RunConfig, show: &ShowArgs, expect_gain: bool, again: Opt
         None => (create_store(&config.run_id)?, Vec::new(), None),
     };
     let store = writer.path().to_owned();
-    let runtime = super::runtime()?;
+    // Dropping it ends the fleet under the session, which would then record that nodes were lost: not on the way out of a panic.
+    let runtime = ManuallyDrop::new(super::runtime()?);
     let controls = Controls::new();
     let use_ui = !show.is_headless() && io::stdout().is_terminal() && io::stdin().is_terminal();
 
@@ -355,15 +357,11 @@ fn execute(mut config: RunConfig, show: &ShowArgs, expect_gain: bool, again: Opt
             UiEnd::Detached => {
                 // The store is the background's when the session has let go of it.
                 drop(session.join());
-                drop(runtime);
+                drop(ManuallyDrop::into_inner(runtime));
                 return detach::hand_over(&store);
             }
             // The third Ctrl-C: the agents see the end of their stdin and clean up by themselves.
-            UiEnd::Abandoned => {
-                // Dropping it would end the fleet under the session, which would then record that nodes were lost.
-                std::mem::forget(runtime);
-                return Ok(Exit::Interrupted);
-            }
+            UiEnd::Abandoned => return Ok(Exit::Interrupted),
             UiEnd::Terminated | UiEnd::TerminalLost => controls.apply(Command::Kill),
         }
     } else {

@@ -20,6 +20,8 @@ use tokio::{
 pub(crate) mod attach;
 mod draw;
 mod export;
+#[cfg(feature = "test-faults")]
+mod fault;
 mod filter;
 mod ingest;
 mod keys;
@@ -258,6 +260,8 @@ impl Session {
             update::update(&mut self.state, Input::Resize(size.0, size.1));
         }
         self.dirty = false;
+        #[cfg(feature = "test-faults")]
+        fault::panic_if_asked(&self.state);
         let theme = Theme::new(self.state.view.theme, charset);
         screen.draw(size, |buffer| draw::draw(&self.state, &theme, buffer.area, buffer))
     }

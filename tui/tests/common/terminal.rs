@@ -41,6 +41,11 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Starts gdrtune at 80x24 with its own HOME and state.
     pub(crate) fn start(home: &Path, args: &[&str]) -> Self {
+        Self::start_with(home, args, &[])
+    }
+
+    /// The same with more variables.
+    pub(crate) fn start_with(home: &Path, args: &[&str], variables: &[(&str, &str)]) -> Self {
         let (columns, rows) = (80, 24);
         let pair = native_pty_system().openpty(pty_size(columns, rows)).unwrap();
         let pty = pair.master;
@@ -57,7 +62,7 @@ impl Terminal {
         });
         let keyboard = pty.take_writer().unwrap();
         // The slave is dropped here: the output ends when the last process that has the terminal is gone.
-        let child = Running(pair.slave.spawn_command(command(home, args)).unwrap());
+        let child = Running(pair.slave.spawn_command(command(home, args, variables)).unwrap());
         let emulator = Parser::new(non_zero(rows), non_zero(columns), 0);
         Self { emulator, raw: Vec::new(), output, keyboard, pty, child, mode_before }
     }
@@ -115,9 +120,8 @@ impl Terminal {
 
     pub(crate) fn wait_until_searching(&mut self) {
         self.wait_for("the search phase, and a trial", MEASURED, |terminal| {
-            let trials = terminal.rows_from(" Trials ");
-            terminal.rows()[1].starts_with("search ")
-                && trials.iter().take_while(|r| !r.contains(" Nodes ")).any(|r| is_trial(r))
+            let progress = &terminal.rows()[1];
+            progress.starts_with("search ") && progress.contains(" trial") && !progress.contains(" 0 trials")
         });
         assert!(self.screen().alternate_screen() && self.screen().hide_cursor(), "{self}");
         assert_eq!(self.screen().mouse_protocol_mode(), MouseProtocolMode::AnyMotion);
@@ -153,6 +157,12 @@ impl Terminal {
 
     /// The terminal is as it was before gdrtune, and no thread panicked on the way out.
     pub(crate) fn assert_restored(&self) {
+        self.assert_given_back();
+        assert!(!String::from_utf8_lossy(&self.raw).contains("panicked"), "{self}");
+    }
+
+    /// The terminal is as it was before gdrtune.
+    pub(crate) fn assert_given_back(&self) {
         let left_on: Vec<u16> = private_modes(&self.raw).into_iter().filter(|(_, on)| *on).map(|(m, _)| m).collect();
         // 25 is the visible cursor, the only mode of these that is on in a fresh terminal.
         assert_eq!(left_on, [25], "private modes that are still on\n{self}");
@@ -160,8 +170,6 @@ impl Terminal {
         assert_eq!(self.screen().mouse_protocol_mode(), MouseProtocolMode::None);
         assert_eq!(mode(&*self.pty), self.mode_before, "the mode that stty shows");
         assert!(self.mode_before.contains("ICANON") && self.mode_before.contains("ECHO "), "{}", self.mode_before);
-        let words = String::from_utf8_lossy(&self.raw);
-        assert!(!words.contains("panicked"), "{self}");
     }
 }
 
@@ -196,7 +204,7 @@ impl fmt::Display for Terminal {
 }
 
 /// The hermetic command of the other tests, for a pseudo terminal.
-fn command(home: &Path, args: &[&str]) -> CommandBuilder {
+fn command(home: &Path, args: &[&str], variables: &[(&str, &str)]) -> CommandBuilder {
     let hermetic = gdrtune(home);
     let mut command = CommandBuilder::new(hermetic.get_program());
     command.env_clear();
@@ -205,6 +213,9 @@ fn command(home: &Path, args: &[&str]) -> CommandBuilder {
     }
     command.env("TERM", "xterm-256color");
     command.env("LANG", "C.UTF-8");
+    for (name, value) in variables {
+        command.env(name, value);
+    }
     command.cwd(home);
     command.args(args);
     command
@@ -224,11 +235,6 @@ fn mode(pty: &dyn MasterPty) -> String {
 }
 
 /// Whether a row is a trial: its number, its point, its time.
-fn is_trial(row: &str) -> bool {
-    let words: Vec<&str> = row.split_whitespace().collect();
-    words.first().is_some_and(|number| number.parse::<u64>().is_ok()) && words.contains(&"allreduce")
-}
-
 /// The DEC private modes (`CSI ? n h` and `CSI ? n l`) that were switched, and whether they are on at the end.
 fn private_modes(output: &[u8]) -> BTreeMap<u16, bool> {
     let text = String::from_utf8_lossy(output);

@@ -116,6 +116,28 @@ mod tests {
     }
 
     #[test]
+    fn wishes_are_taken_in_order_and_once_even_in_a_pause() {
+        let controls = Controls::new();
+        assert_eq!(controls.take_wishes(), []);
+        controls.apply(Command::Pause);
+        let wishes = [Command::Unpin { knob: "algo".into() }, Command::Write];
+        for wish in &wishes {
+            controls.apply(wish.clone());
+        }
+        assert_eq!(controls.take_wishes(), wishes, "does not block");
+        let waiter = std::thread::spawn({
+            let controls = controls.clone();
+            move || controls.take_wishes()
+        });
+        controls.apply(Command::Write);
+        assert_eq!(waiter.join().unwrap(), [Command::Write]);
+        controls.apply(Command::Stop);
+        assert_eq!(controls.take_wishes(), [], "an end blocks nobody");
+        controls.apply(Command::Skip);
+        assert!(controls.cancel().take_skip() && !controls.cancel().take_skip() && !controls.cancel().is_cancelled());
+    }
+
+    #[test]
     fn a_pause_blocks_until_it_is_lifted() {
         let controls = Controls::new();
         controls.apply(Command::Pause);

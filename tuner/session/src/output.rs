@@ -173,7 +173,7 @@ impl OutputDir {
     /// [`OutputError::Io`]; the earlier folder is as it was.
     pub fn write_beside(&self, name: &str, files: &[(String, String)]) -> Result<Vec<PathBuf>, OutputError> {
         let (new, old, path) = (self.temporary(name), self.temporary(&format!("{name}.old")), self.path.join(name));
-        let written = self.fill(&new, files).and_then(|()| {
+        let written = fill(&new, files).and_then(|()| {
             if path.exists() {
                 fs::rename(&path, &old).map_err(io_error("replace", &path))?;
             }
@@ -185,16 +185,6 @@ impl OutputDir {
             fs::remove_dir_all(&new).ok();
         }
         written.map(|()| files.iter().map(|(name, _)| path.join(name)).collect())
-    }
-
-    fn fill(&self, new: &Path, files: &[(String, String)]) -> Result<(), OutputError> {
-        // What a killed process of the same run left there.
-        fs::remove_dir_all(new).ok();
-        fs::create_dir(new).map_err(io_error("create", new))?;
-        files.iter().try_for_each(|(name, text)| {
-            let path = new.join(name);
-            write_synced(&path, text.as_bytes()).map_err(io_error("write", &path))
-        })
     }
 
     /// Takes the folder away again, if it was made here and nothing is in it: a run without files leaves none.
@@ -237,6 +227,16 @@ pub fn write_whole(path: &Path, text: &str) -> Result<(), OutputError> {
         drop(fs::remove_file(&temporary));
     }
     written.map_err(io_error("write", path))
+}
+
+/// Makes a folder of files, in the place of what a killed process of the same run left there.
+fn fill(folder: &Path, files: &[(String, String)]) -> Result<(), OutputError> {
+    fs::remove_dir_all(folder).ok();
+    fs::create_dir(folder).map_err(io_error("create", folder))?;
+    files.iter().try_for_each(|(name, text)| {
+        let path = folder.join(name);
+        write_synced(&path, text.as_bytes()).map_err(io_error("write", &path))
+    })
 }
 
 fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OutputError {

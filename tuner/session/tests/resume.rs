@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 
-use common::{GRID, Place, at_trial, nothing};
+use common::{GRID, Place, at_trials, nothing};
 use gdrtune_session::{
     event::{Command, Event, Record, RunEnd},
     resume::{Earlier, ResumeError},
@@ -34,7 +34,7 @@ fn wherever_a_run_is_cut_off_it_goes_on_to_the_same_end() {
 #[test]
 fn an_early_end_that_the_user_wanted_is_found_again() {
     let whole = Place::new();
-    whole.run(at_trial(40, Command::Finish)).unwrap();
+    whole.run(at_trials(vec![(40, Command::Finish)])).unwrap();
     let finishing = whole.records().iter().position(|r| matches!(r.event, Event::Finishing { .. })).unwrap();
     let lines = whole.records().len();
     for cut in [finishing + 1, usize::midpoint(finishing, lines)] {
@@ -62,10 +62,10 @@ fn a_run_that_the_user_ended_goes_on_and_what_its_end_made_of_the_search_is_forg
     whole.run(nothing).unwrap();
     for command in [Command::Stop, Command::Kill] {
         let place = Place::new();
-        assert!(matches!(place.run(at_trial(70, command.clone())), Err(RunError::Interrupted)));
+        assert!(matches!(place.run(at_trials(vec![(70, command.clone())])), Err(RunError::Interrupted)));
         assert!(!place.out().exists());
         assert!(
-            matches!(place.resume(GRID, at_trial(90, command.clone())), Err(RunError::Interrupted)),
+            matches!(place.resume(GRID, at_trials(vec![(90, command.clone())])), Err(RunError::Interrupted)),
             "and once more"
         );
         place.resume(GRID, nothing).unwrap();
@@ -82,7 +82,7 @@ fn a_run_that_was_wound_up_leaves_its_best_so_far_and_goes_on_to_the_same_end() 
     // In the search, and in the A/B.
     for number in [70, trials - 40] {
         let place = Place::new();
-        place.run(at_trial(number, Command::WindUp)).unwrap();
+        place.run(at_trials(vec![(number, Command::WindUp)])).unwrap();
         assert!(profile(&place).contains("\nunverified = true\n") && profile(&place).contains("[[rule]]"), "{number}");
         let last = place.records().pop().unwrap().event;
         assert!(matches!(last, Event::Finished { end: RunEnd::Interrupted, .. }), "{last:?}");
@@ -90,7 +90,10 @@ fn a_run_that_was_wound_up_leaves_its_best_so_far_and_goes_on_to_the_same_end() 
         assert_eq!(place.outcome(), whole.outcome(), "wound up at trial {number} of {trials}");
     }
     let place = Place::new();
-    assert!(matches!(place.run(at_trial(0, Command::WindUp)), Err(RunError::Interrupted)), "nothing is known yet");
+    assert!(
+        matches!(place.run(at_trials(vec![(0, Command::WindUp)])), Err(RunError::Interrupted)),
+        "nothing is known yet"
+    );
     assert!(!place.out().exists());
 }
 

@@ -129,6 +129,8 @@ pub(super) struct Evaluator<'a> {
     dropped: Vec<(Option<Point>, Choice)>,
     /// Whether the user changed what is to be searched since the solver ended.
     is_reopened: bool,
+    /// Whether the watcher wants the result, and only what is pinned is missing for it.
+    is_hurried: bool,
 }
 
 impl<'a> Evaluator<'a> {
@@ -162,6 +164,7 @@ impl<'a> Evaluator<'a> {
             pins: Pins::default(),
             dropped: Vec::new(),
             is_reopened: false,
+            is_hurried: false,
         }
     }
 
@@ -249,7 +252,7 @@ impl<'a> Evaluator<'a> {
     fn first_race(&mut self, index: usize) -> Result<(), Broken> {
         let single = self.space.environments() == 1;
         let share = if single { 1.0 - 2.0 * BASELINE_SHARE } else { self.spent() + FIRST_TIMES * self.allotment() };
-        while self.spent() < share || !self.explored[index].race.covers_all() {
+        while (self.spent() < share && !self.is_hurried) || !self.explored[index].race.covers_all() {
             let Some(items) = self.explored[index].race.next() else { break };
             self.run_items(index, items)?;
         }

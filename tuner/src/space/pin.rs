@@ -271,7 +271,10 @@ impl Pins {
 
 #[cfg(test)]
 mod tests {
+    use gdrtune_profiles::setting::Values;
+
     use super::*;
+    use crate::space::Constraints;
 
     fn check(knob: &str, value: Option<&str>) -> Result<Pin, String> {
         let values = |values: &[&str]| {
@@ -330,5 +333,37 @@ mod tests {
         ] {
             assert_eq!(check(knob, value).unwrap_err(), want);
         }
+    }
+
+    #[test]
+    fn pinned_values_stand_for_all_others_and_take_along_what_they_depend_on() {
+        let dimension = |name: &str| Dimension {
+            name: name.to_owned(),
+            values: [None, Some("1"), Some("2")].map(|value| value.map(str::to_owned)).to_vec(),
+        };
+        let when = Values { name: "A".to_owned(), values: vec!["2".to_owned()] };
+        let forbidden = ["A", "C"].map(|name| Values { name: name.to_owned(), values: vec!["1".to_owned()] }).to_vec();
+        let space = Space {
+            dimensions: ["A", "B", "C"].map(dimension).to_vec(),
+            constraints: Constraints { conditions: vec![("B".to_owned(), when)], forbidden: vec![forbidden] },
+            ..Space::default()
+        };
+        let none = Pins::default();
+        let (with_b, _) = none.with(&space, "B", Some("1")).unwrap();
+        let (with_c, _) = none.with(&space, "C", Some("1")).unwrap();
+        let (unset, _) = with_b.with(&space, "B", None).unwrap();
+        for (pins, vector, canonical) in [
+            (&none, [0, 1, 2], Some(vec![0, 0, 2])),
+            (&with_b, [0, 0, 2], Some(vec![2, 1, 2])),
+            (&with_b, [2, 2, 9], Some(vec![2, 1, 0])),
+            (&with_c, [2, 1, 0], Some(vec![2, 1, 1])),
+            (&with_c, [1, 0, 0], None),
+            (&unset, [2, 1, 0], Some(vec![2, 0, 0])),
+        ] {
+            assert_eq!(pins.canonical(&space, &vector), canonical, "{pins:?} {vector:?}");
+        }
+        let error = with_c.with(&space, "A", Some("1")).unwrap_err();
+        assert_eq!(error, PinError::NothingLeft { knob: "A".to_owned() });
+        assert_eq!((with_b.without("B"), with_b.without("C")), (Some(none), None));
     }
 }

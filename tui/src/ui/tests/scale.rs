@@ -26,27 +26,53 @@ fn long_run(n_trials: u64, n_nodes: u32) -> State {
     state
 }
 
+/// What a frame and a record may take. An unoptimised build on a loaded machine stays far below the larger ones; a look at
+/// all trials per record or frame does not.
+const LIMITS: (Duration, Duration) = if cfg!(debug_assertions) {
+    (Duration::from_millis(500), Duration::from_micros(500))
+} else {
+    (Duration::from_millis(5), Duration::from_micros(50))
+};
+
+/// Frames whose median counts.
+const N_FRAMES: usize = 9;
+
+fn frame_time(state: &State) -> Duration {
+    let theme = Theme::new(state.view.theme, Charset::Unicode);
+    let (columns, rows) = state.view.size;
+    let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
+    let mut times: Vec<Duration> = (0..N_FRAMES)
+        .map(|_| {
+            let start = Instant::now();
+            terminal.draw(|frame| draw::draw(state, &theme, frame.area(), frame.buffer_mut())).unwrap();
+            start.elapsed()
+        })
+        .collect();
+    times.sort();
+    times[N_FRAMES / 2]
+}
+
 #[test]
 fn a_hundred_thousand_trials_are_neither_slow_to_take_nor_to_draw() {
     let start = Instant::now();
     let mut state = long_run(100_000, 1_000);
-    let update_time = start.elapsed() / 100_000;
+    let record = start.elapsed() / 101_000;
+    println!("{record:?} per record");
+    assert!(record < LIMITS.1, "{record:?} per record");
     assert_eq!(state.run.environments.len(), 2, "overlays are kept once");
     for tab in Tab::ALL {
         state.view.tab = tab;
-        let start = Instant::now();
-        let screen = rows(&state);
-        let draw_time = start.elapsed();
-        // An unoptimized build on a loaded machine stays far below; a scan of all trials per record or frame does not.
-        assert!(draw_time < Duration::from_millis(500), "{draw_time:?} per frame of {tab:?}");
-        assert!(tab != Tab::Trials || screen.join("\n").contains(" 99999 "));
+        let frame = frame_time(&state);
+        println!("{frame:?} per frame of {}", tab.name());
+        assert!(frame < LIMITS.0, "{frame:?} per frame of {tab:?}");
+        assert!(tab != Tab::Trials || rows(&state).join("\n").contains(" 99999 "));
     }
-    assert!(update_time < Duration::from_micros(500), "{update_time:?} per record");
     // Sorted and filtered, a record still costs no look at all the others.
     press(&mut state, "5 / a l l Enter s");
-    let start = Instant::now();
     let trial = RECORDS.iter().find(|r| matches!(r.event, Event::Trial(_))).unwrap();
+    let start = Instant::now();
     feed(&mut state, std::iter::repeat_n(trial, 1_000));
-    let update_time = start.elapsed() / 1_000;
-    assert!(update_time < Duration::from_micros(500), "{update_time:?} per sorted record");
+    let record = start.elapsed() / 1_000;
+    println!("{record:?} per record, sorted and filtered");
+    assert!(record < LIMITS.1, "{record:?} per sorted record");
 }

@@ -466,3 +466,48 @@ fn a_lost_node_and_a_cancel_end_the_script() {
     let result = lab.bench.run(&live(vec![item(Some(choice(Protocol::Ll, 1)), 1)]), &cancel, &mut |_| {});
     assert_eq!(result, Err(BenchError::Cancelled));
 }
+
+/// Skips when it is told so, and gives the samples that came.
+fn run_skipping(lab: &mut Lab, script: &Script, cancel: &Cancel, skip_at: &[usize]) -> Vec<Sample> {
+    let mut samples: Vec<Sample> = Vec::new();
+    let result = lab.bench.run(script, cancel, &mut |sample| {
+        samples.push(sample);
+        if skip_at.contains(&samples.len()) {
+            cancel.skip();
+        }
+    });
+    assert_eq!(result, Ok(()));
+    samples
+}
+
+#[test]
+fn a_skipped_item_is_given_up_alone_and_the_rest_runs_in_new_processes() {
+    let simple = |channels| item(Some(choice(Protocol::Simple, channels)), 2);
+    let ll = |channels| item(Some(choice(Protocol::Ll, channels)), 2);
+    let script = live(vec![simple(1), ll(1), ll(2), simple(2)]);
+    // Nobody answers for `ll`, for as long as its lease: only the user knows that it is hopeless.
+    let mut lab = lab(Fault::Silence);
+    let (cancel, begun) = (Cancel::new(), std::time::Instant::now());
+    let samples = run_skipping(&mut lab, &script, &cancel, &[2, 3]);
+    let told: Vec<(usize, u32, bool)> =
+        samples.iter().map(|s| (s.item, s.process, s.outcome == Outcome::Skipped)).collect();
+    // The second was skipped before its workers had begun with it, so they lived on.
+    let timed = [(0, 0, false), (0, 0, false)];
+    let rest = [(1, 0, true), (2, 1, true), (3, 1, false), (3, 1, false)];
+    assert_eq!(told, [&timed[..], &rest].concat());
+    assert!(begun.elapsed() < Duration::from_secs(5), "no lease is waited for");
+    assert!(!cancel.take_skip() && !cancel.is_cancelled());
+    lab.bench.close();
+    assert!(lab.nodes.borrow().groups.is_empty());
+}
+
+#[test]
+fn what_is_skipped_while_its_pace_is_learnt_is_not_asked_again() {
+    let mut lab = lab(Fault::Silence);
+    let script = live(vec![item(Some(choice(Protocol::Ll, 1)), 2), item(Some(choice(Protocol::Simple, 1)), 1)]);
+    let cancel = Cancel::new();
+    cancel.skip();
+    let samples = run_skipping(&mut lab, &script, &cancel, &[]);
+    let told: Vec<(usize, bool)> = samples.iter().map(|s| (s.item, s.outcome == Outcome::Skipped)).collect();
+    assert_eq!(told, [(0, true), (1, false)]);
+}

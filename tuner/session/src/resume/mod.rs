@@ -242,11 +242,28 @@ mod tests {
         let out = LeftOut { index: 1, host: "b".into(), why: "lost".into() };
         let set = Event::NodeSet { hosts: "a,c".into(), nodes: 2, ranks: 2, left_out: vec![out.clone()] };
         let finishing = Event::Finishing { question: 3 };
-        let events = [workers(0), script(0), script(1), finishing, workers(3), set, workers(4), script(2)];
+        let pin = |value: &str| Wish::Pin { knob: "algo".into(), value: Some(value.into()) };
+        let [early, late] = [("ring", 2), ("tree", 5)].map(|(value, question)| (pin(value), question));
+        let wish = |(wish, question): (Wish, u64)| Event::Wish { question, wish };
+        let granted = |(wish, question): (Wish, u64)| Granted::Wish { question, wish };
+        let early_event = wish(early.clone());
+        let events = [
+            workers(0),
+            script(0),
+            early_event,
+            script(1),
+            finishing,
+            workers(3),
+            set,
+            workers(4),
+            script(2),
+            wish(late.clone()),
+        ];
         let record = |(seq, event): (u64, Event)| Record { seq, t_ms: 0, event };
         let measured = Measured::of(&(0..).zip(events).map(record).collect::<Vec<_>>()).unwrap();
         assert_eq!((measured.scripts.len(), measured.finish_at, measured.trials()), (1, None, 0));
         assert_eq!(measured.left_out, [out]);
+        assert_eq!((measured.standing, measured.granted), (vec![granted(early)], [granted(late)].into()));
         let numbers = |scripts, processes| Numbers { trials: 0, scripts, processes };
         assert_eq!((measured.first, measured.next), (numbers(2, 4), numbers(3, 5)));
     }

@@ -197,7 +197,8 @@ impl<'a> Course<'a> {
         ledger: &mut Ledger<'_>,
         observer: &mut RunObserver<'_>,
     ) -> Result<Tuned<'a>, RunError> {
-        let survey = venue.survey(&config, self.recorder, self.controls.cancel())?;
+        // What the engine says of itself is asked again by a resume: nothing of it may be skipped.
+        let survey = venue.survey(&config, self.recorder, &self.controls.cancel().with_own_skips())?;
         let total_s = observer.wishes.budget_s;
         let run = Run { config, total_s, recorder: self.recorder, controls: self.controls, survey };
         let bench = &mut ledger.over(venue.bench());
@@ -206,8 +207,14 @@ impl<'a> Course<'a> {
         let outcome = run.search(bench, &mut Searcher { course: self, run: &run, observer })?;
         observer.wishes.end_search();
         if outcome.points.is_empty() {
-            let is_early = self.controls.is_winding_up();
-            return Err(if is_early { RunError::Interrupted } else { run.nothing_measured(&outcome, observer.failed) });
+            return Err(match observer.wishes.pinned() {
+                _ if self.controls.is_winding_up() => RunError::Interrupted,
+                Some(pinned) => RunError::Usage(format!(
+                    "nothing was measured with {pinned}, which you pinned, before the search was over: pin it earlier, or give \
+                     the run more time or trials"
+                )),
+                None => run.nothing_measured(&outcome, observer.failed),
+            });
         }
         run.warn_of_unreached(&outcome);
         if outcome.stopped_by == StoppedBy::Request && self.controls.is_winding_up() {

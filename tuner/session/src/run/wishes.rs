@@ -80,6 +80,17 @@ impl<'a> Wishes<'a> {
         (self.space, self.search_share) = (None, 1.0);
     }
 
+    /// What is pinned, in words.
+    pub(super) fn pinned(&self) -> Option<String> {
+        let pin = |wish: &Wish| match wish {
+            Wish::Pin { knob, value: Some(value) } => Some(format!("{knob} = {value}")),
+            Wish::Pin { knob, value: None } => Some(format!("{knob} unset")),
+            Wish::Drop { .. } | Wish::Unpin { .. } => None,
+        };
+        let pins: Vec<String> = self.held.iter().filter_map(pin).collect();
+        (!pins.is_empty()).then(|| pins.join(" and "))
+    }
+
     /// What is wanted before this question; blocks while the run is paused and nothing is.
     pub(super) fn take(&mut self, question: u64) -> Vec<observe::Wish> {
         let mut wishes = std::mem::take(&mut self.due);

@@ -22,19 +22,28 @@ pub(crate) const GRID: &str = include_str!("../../../../benches/search/data/h200
 const RUN: &str = "r1";
 
 /// One place for a run: its store and its output folder.
-pub(crate) struct Place(tempfile::TempDir);
+pub(crate) struct Place {
+    dir: tempfile::TempDir,
+    /// Seconds of the simulated clock, and trials.
+    limits: (f64, u64),
+}
 
 impl Place {
+    /// With a budget that both the search and the A/B use up.
     pub(crate) fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        Self::with(60.0, 1_000)
+    }
+
+    pub(crate) fn with(budget_s: f64, max_trials: u64) -> Self {
+        Self { dir: tempfile::tempdir().unwrap(), limits: (budget_s, max_trials) }
     }
 
     pub(crate) fn out(&self) -> PathBuf {
-        self.0.path().join("out")
+        self.dir.path().join("out")
     }
 
     pub(crate) fn store(&self) -> PathBuf {
-        self.0.path().join("r1.jsonl")
+        self.dir.path().join("r1.jsonl")
     }
 
     pub(crate) fn records(&self) -> Vec<Record> {
@@ -53,9 +62,8 @@ impl Place {
             goal: Goal::default(),
             space: SpaceFile::preset(SpaceFile::STANDARD).unwrap(),
             settings: SpaceSettings::default(),
-            // Seconds of the simulated clock. There are more trials than it takes, so that the clock decides.
-            budget_s: Some(60.0),
-            max_trials: Some(1_000),
+            budget_s: Some(self.limits.0),
+            max_trials: Some(self.limits.1),
             strategy: Strategy::Auto,
             min_lease_ms: 1_000,
             seed: 4,
@@ -67,7 +75,7 @@ impl Place {
     /// Runs from the start. `hear` may give commands.
     pub(crate) fn run(&self, hear: impl FnMut(&Record, &Controls) + Send + 'static) -> Result<(), RunError> {
         let controls = Controls::new();
-        let recorder = Recorder::new(RunWriter::create(self.0.path(), RUN).unwrap(), listener(&controls, hear));
+        let recorder = Recorder::new(RunWriter::create(self.dir.path(), RUN).unwrap(), listener(&controls, hear));
         tune(&self.config(GRID), None, &recorder, &controls)
     }
 
@@ -80,7 +88,7 @@ impl Place {
         let (writer, run) = RunWriter::reopen(&self.store()).unwrap();
         let earlier = Earlier::read(&run.records).unwrap();
         let out = OutputDir::claim_again(&self.out(), OUTPUT_FILES, earlier.invocation.out, |_| true).unwrap();
-        let again = Self::new();
+        let again = Self::with(self.limits.0, self.limits.1);
         let config = RunConfig { out, ..again.config(grid) };
         let controls = Controls::new();
         let recorder = Recorder::resume(writer, listener(&controls, hear), &earlier);
@@ -129,10 +137,11 @@ fn tune(
 
 pub(crate) fn nothing(_: &Record, _: &Controls) {}
 
-/// Gives a command when that trial is shown.
-pub(crate) fn at_trial(number: u64, command: Command) -> impl FnMut(&Record, &Controls) + Send + 'static {
+/// Gives commands when these trials are shown.
+pub(crate) fn at_trials(commands: Vec<(u64, Command)>) -> impl FnMut(&Record, &Controls) + Send + 'static {
     move |record, controls| {
-        if matches!(&record.event, Event::Trial(trial) if trial.trial == number) {
+        let Event::Trial(trial) = &record.event else { return };
+        for (_, command) in commands.iter().filter(|(number, _)| *number == trial.trial) {
             controls.apply(command.clone());
         }
     }

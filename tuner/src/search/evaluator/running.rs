@@ -83,6 +83,11 @@ impl Evaluator<'_> {
         let has_changed = self.heed();
         let ended = match self.observer.directive() {
             Directive::Abort => return Err(Broken::Stop(Stop::Fatal(SearchError::Cancelled))),
+            // What is pinned must be known for anything to ship: its points are measured once.
+            Directive::Finish if self.awaits_pinned() => {
+                self.is_hurried = true;
+                None
+            }
             Directive::Finish => Some(StoppedBy::Request),
             Directive::Continue if self.budget_trials <= self.trials => Some(StoppedBy::Trials),
             Directive::Continue if self.budget_s <= self.bench.now_s() - self.started_s => Some(StoppedBy::Seconds),

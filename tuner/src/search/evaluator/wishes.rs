@@ -121,6 +121,11 @@ impl Evaluator<'_> {
         !self.pins.is_empty() && self.usable().next().is_none()
     }
 
+    /// The same, and one can still be started.
+    pub(super) fn awaits_pinned(&self) -> bool {
+        self.lacks_pinned() && !self.explored.iter().any(|explored| explored.is_wanted && explored.failed.is_some())
+    }
+
     /// The environment whose race knows most of what another one may ask: the incumbent, or where the user wants none of what
     /// there is, the best of that.
     pub(super) fn teacher(&self) -> Option<usize> {
