@@ -76,6 +76,8 @@ pub(crate) enum Command {
     Attach(AttachArgs),
     /// Show a recorded run in the terminal UI as it went
     Replay(ReplayArgs),
+    /// Print the manual page, of gdrtune or of one of its commands, for man(1): `gdrtune man | man -l -`
+    Man(ManArgs),
     /// Supervise workers on this node (started by gdrtune itself)
     #[command(hide = true)]
     Agent,
@@ -88,6 +90,13 @@ pub(crate) enum Command {
     /// Run one rank (started by the agent)
     #[command(hide = true)]
     Worker(WorkerArgs),
+}
+
+/// `gdrtune man`.
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The command; without one, the page of gdrtune itself, with the keys of the terminal UI
+    pub(crate) command: Option<String>,
 }
 
 /// How a run is shown.

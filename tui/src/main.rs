@@ -46,6 +46,7 @@ fn run() -> ExitCode {
         Command::Runs(args) => command::runs::runs(args),
         Command::Attach(args) => command::runs::attach(&args),
         Command::Replay(args) => command::runs::replay(&args),
+        Command::Man(args) => command::man::man(&args),
     };
     match result {
         Ok(exit) => exit.into(),

@@ -58,6 +58,32 @@ impl Context {
         tab.contexts().iter().chain(of_source).copied().collect()
     }
 
+    /// What it is called where all keys are listed.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Main => "Everywhere",
+            Self::Live | Self::LiveElsewhere => "A run of this process",
+            Self::LiveSearch => "Search, in a run of this process",
+            Self::Attached => "A run that is watched",
+            Self::Replay => "Replay",
+            Self::Rows => "Views with rows",
+            Self::Filtered => "Views that can be filtered",
+            Self::Sorted => "Views that can be sorted",
+            Self::Marked => "Views whose rows can be marked",
+            Self::Overview => "Overview",
+            Self::Sizes => "Sizes",
+            Self::Search => "Search",
+            Self::Cluster => "Cluster",
+            Self::Trials => "Trials",
+            Self::Profile => "Profile",
+            Self::Log => "Log",
+            Self::Question => "Questions",
+            Self::Leaving => "The question how to leave",
+            Self::Help => "Help",
+            Self::Prompt => "Typing a line",
+        }
+    }
+
     /// The heading of its keys in the help.
     pub(crate) const fn heading(self) -> &'static str {
         match self {
@@ -351,6 +377,19 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
 /// The entries of some contexts, in table order.
 pub(crate) fn bindings(contexts: &[Context]) -> impl Iterator<Item = &'static Binding> {
     BINDINGS.iter().filter(move |b| contexts.contains(&b.context))
+}
+
+/// All entries by where they are read, in table order; what every view with rows has is said once.
+pub(crate) fn sections() -> Vec<(&'static str, Vec<&'static Binding>)> {
+    let mut sections: Vec<(&'static str, Vec<&'static Binding>)> = Vec::new();
+    for binding in BINDINGS {
+        let name = binding.context.name();
+        match sections.iter_mut().find(|section| section.0 == name) {
+            Some(section) => section.1.push(binding),
+            None => sections.push((name, vec![binding])),
+        }
+    }
+    sections
 }
 
 /// The entries of some contexts that have a word in the footer: how to leave and to ask first, then what is the view's own.

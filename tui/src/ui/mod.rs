@@ -24,7 +24,7 @@ mod export;
 mod fault;
 mod filter;
 mod ingest;
-mod keys;
+pub(crate) mod keys;
 mod layout;
 mod line_edit;
 pub(crate) mod replay;

@@ -204,6 +204,27 @@ fn every_key_of_the_table_is_in_the_help() {
     }
 }
 
+/// `UPDATE_DOCS=1 cargo test` writes it.
+#[test]
+fn the_docs_list_the_keys_of_the_table() {
+    let mut text =
+        "# Keys of the terminal UI\n\nMade from the key table; `?` in the UI lists those of the present view.\n"
+            .to_owned();
+    for (name, bindings) in keys::sections() {
+        text.push_str(&format!("\n## {name}\n\n| keys | what they do |\n|---|---|\n"));
+        for binding in bindings {
+            let names = binding.keys.iter().map(|key| format!("`{}`", key.name()));
+            let names = names.collect::<Vec<_>>().join(" ").replace('|', "\\|");
+            text.push_str(&format!("| {names} | {} |\n", binding.help.replace('|', "\\|")));
+        }
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/keys.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap(), text, "UPDATE_DOCS=1 cargo test writes docs/keys.md");
+}
+
 #[test]
 fn the_footer_names_the_keys_of_the_table() {
     for (start, script) in [

@@ -1,0 +1,82 @@
+//! `gdrtune man`: the manual pages, made from the command line's definition and from the key table.
+
+use std::io::{self, Write};
+
+use clap::CommandFactory as _;
+use clap_mangen::{
+    Man,
+    roff::{Roff, roman},
+};
+
+use crate::{
+    cli::{Cli, ManArgs},
+    exit::{Exit, Failure},
+    ui::keys,
+};
+
+/// Prints a page.
+///
+/// # Errors
+/// There is no such command, or standard output cannot be written.
+pub(crate) fn man(args: &ManArgs) -> Result<Exit, Failure> {
+    let page = page(args.command.as_deref()).map_err(Failure::usage_text)?;
+    io::stdout().write_all(&page)?;
+    Ok(Exit::Done)
+}
+
+/// The page of a command, or of gdrtune itself, as roff.
+fn page(name: Option<&str>) -> Result<Vec<u8>, String> {
+    let mut gdrtune = Cli::command().disable_help_subcommand(true);
+    gdrtune.build();
+    let mut page = Vec::new();
+    // Writing to a Vec cannot fail.
+    let Some(name) = name else {
+        Man::new(gdrtune).render(&mut page).map_err(|error| error.to_string())?;
+        key_section().to_writer(&mut page).map_err(|error| error.to_string())?;
+        return Ok(page);
+    };
+    let visible = || gdrtune.get_subcommands().filter(|command| !command.is_hide_set());
+    let Some(command) = visible().find(|command| command.get_name() == name) else {
+        let names: Vec<&str> = visible().map(clap::Command::get_name).collect();
+        return Err(format!("there is no command {name}: use one of {}", names.join(", ")));
+    };
+    let command = command.clone().display_name(format!("gdrtune-{name}"));
+    Man::new(command).render(&mut page).map_err(|error| error.to_string())?;
+    Ok(page)
+}
+
+/// The keys of the terminal UI, in the order of the table, under a heading for each place where they are read.
+fn key_section() -> Roff {
+    let mut roff = Roff::new();
+    roff.control("SH", ["KEYS OF THE TERMINAL UI"]);
+    for (heading, bindings) in keys::sections() {
+        roff.control("SS", [heading]);
+        for binding in bindings {
+            roff.control("TP", []);
+            roff.text([clap_mangen::roff::bold(binding.key_names())]);
+            roff.text([roman(binding.help)]);
+        }
+    }
+    roff
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_and_every_command_has_its_words() {
+        let text = String::from_utf8(page(None).unwrap()).unwrap().replace("\\-", "-");
+        for binding in keys::BINDINGS {
+            // A dot or an apostrophe at the start of a line would be a request of roff's.
+            assert!(text.contains(binding.help), "{}", binding.help);
+        }
+        for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+            assert!(text.contains(&format!("gdrtune-{}(1)", command.get_name())), "{}", command.get_name());
+            let page = String::from_utf8(page(Some(command.get_name())).unwrap()).unwrap();
+            assert!(page.contains("SYNOPSIS"), "{page}");
+        }
+        let unknown = page(Some("tuna")).unwrap_err();
+        assert!(unknown.contains("no command tuna") && unknown.contains("tune"), "{unknown}");
+    }
+}
