@@ -179,11 +179,10 @@ fn environments(dimensions: &BTreeMap<String, Vec<Option<String>>>) -> Vec<Envir
     })
 }
 
-#[test]
-fn what_is_pinned_last_is_measured_before_it_may_ship() {
-    let whole = Place::new();
+/// Pins, all at this trial, to an environment that a run without wishes does not try; and that environment.
+fn pins_to_new(whole: &Place, trial: u64) -> (Vec<(u64, Command)>, Environment) {
     whole.run(nothing).unwrap();
-    let all = events(&whole);
+    let all = events(whole);
     let mut spaces = all
         .iter()
         .filter_map(|event| if let Event::Space { dimensions, .. } = event { Some(dimensions) } else { None });
@@ -192,13 +191,17 @@ fn what_is_pinned_last_is_measured_before_it_may_ship() {
         all.iter().any(|event| matches!(event, Event::EnvironmentStarted { environment, .. } if environment == wanted))
     };
     let untried = environments(dimensions).into_iter().rfind(|environment| !is_tried(environment)).unwrap();
+    let pin = |knob: &String| Command::Pin { knob: knob.clone(), value: untried.get(knob).map(str::to_owned) };
+    (dimensions.keys().map(|knob| (trial, pin(knob))).collect(), untried)
+}
+
+#[test]
+fn what_is_pinned_last_is_measured_before_it_may_ship() {
     // After the search has had all its share, with the wish to end it.
-    let pins = dimensions.keys().map(|knob| {
-        let value = untried.get(knob).map(str::to_owned);
-        (990, Command::Pin { knob: knob.clone(), value })
-    });
+    let (mut commands, untried) = pins_to_new(&Place::new(), 990);
+    commands.push((990, Command::Finish));
     let place = Place::new();
-    place.run(at_trials(pins.chain([(990, Command::Finish)]).collect())).unwrap();
+    place.run(at_trials(commands)).unwrap();
     let all = events(&place);
     let wish = position(&all, |event| matches!(event, Event::Wish { .. }));
     let verify = position(&all, |event| matches!(event, Event::Phase { phase: Phase::Verify }));
@@ -215,11 +218,9 @@ fn what_is_pinned_last_is_measured_before_it_may_ship() {
 
 #[test]
 fn a_pin_that_comes_too_late_to_be_measured_is_named() {
-    let place = Place::with(1_000.0, 60);
-    let pins = [pin("NCCL_NSOCKS_PERTHREAD", "2"), pin(BUFFERS, "1048576"), pin("NCCL_SOCKET_NTHREADS", "2")];
-    let error = place.run(at_trials(pins.into_iter().map(|pin| (58, pin)).collect())).unwrap_err().to_string();
-    let begin = "nothing was measured with NCCL_NSOCKS_PERTHREAD = 2 and NCCL_BUFFSIZE = 1048576 and ";
-    assert!(error.starts_with(begin), "{error}");
+    let (commands, _) = pins_to_new(&Place::with(1_000.0, 60), 59);
+    let error = Place::with(1_000.0, 60).run(at_trials(commands)).unwrap_err().to_string();
+    assert!(error.starts_with("nothing was measured with NCCL_BUFFSIZE "), "{error}");
 }
 
 #[test]
