@@ -31,7 +31,7 @@ fn stored_end(home: &Path) -> serde_json::Value {
 const VIEWS: [(&[u8], &str); 7] = [
     (b"1", " Bus bandwidth, GB/s "),
     (b"2", " Sizes ─"),
-    (b"3", " Search"),
+    (b"3", " channels "),
     (b"4", " Cluster"),
     (b"5", " Trials ─"),
     (b"6", " Profile"),
