@@ -13,7 +13,7 @@ use crate::ui::{
 pub(super) const ALLREDUCE: Point = Point { collective: Collective::AllReduce, bytes: 1 << 20 };
 pub(super) const ALLGATHER: Point = Point { collective: Collective::AllGather, bytes: 1 << 24 };
 
-/// Algorithms and protocols of a cluster with NVLink switches, in the order of the vocabulary.
+/// Algorithms and protocols of a cluster with `NVLink` switches, in the order of the vocabulary.
 pub(super) const FAMILIES: [(Algorithm, Protocol); 12] = [
     (Algorithm::Tree, Protocol::Ll),
     (Algorithm::Tree, Protocol::Ll128),
