@@ -194,6 +194,22 @@ impl Engine {
     }
 }
 
+named_enum! {
+    /// How far two devices of a node are apart on PCI, the nearest first: the classes of `nvidia-smi topo -m`.
+    PcieDistance, "PCIe distance" {
+        /// At most one bridge between them: a switch.
+        Pix = "pix" / "PIX",
+        /// Several bridges, but no host bridge.
+        Pxb = "pxb" / "PXB",
+        /// Over the host bridge, which is the CPU.
+        Phb = "phb" / "PHB",
+        /// Over two host bridges of one NUMA node.
+        Node = "node" / "NODE",
+        /// Over the link between NUMA nodes.
+        Sys = "sys" / "SYS",
+    }
+}
+
 /// What one call runs: algorithm, protocol and channel count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Choice {

@@ -223,12 +223,10 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 ..
             } => {
                 self.budget_s = budget_s.filter(|_| engine.is_real());
-                let goal = goal_words(workload, objective, *sm_cost).map(|goal| format!(", {goal}"));
-                let goal = goal.unwrap_or_default();
-                self.line(
-                    t,
-                    &format!("run {run}: engine {engine}, {nodes} node(s) {hosts}, {ranks} ranks, seed {seed}{goal}"),
-                )?;
+                let goal =
+                    goal_words(workload, objective, *sm_cost).map_or_else(String::new, |goal| format!(", {goal}"));
+                let place = format!("{nodes} node(s) {hosts}, {ranks} ranks");
+                self.line(t, &format!("run {run}: engine {engine}, {place}, seed {seed}{goal}"))?;
                 engine.label().map_or(Ok(()), |label| self.line(t, label))
             }
             Event::Resumed { at, trials, .. } => {
@@ -293,6 +291,8 @@ impl<W: Write + Send> Progress for PlainLines<W> {
             Event::Log { level, host, text } if *level >= Level::Info => self.log(t, *level, host, text),
             Event::Finished { summary, .. } => self.end(t, summary),
             Event::Invoked(_)
+            | Event::NodeFacts { .. }
+            | Event::SlowNode { .. }
             | Event::WorkersStarted { .. }
             | Event::Site { .. }
             | Event::Probed(_)

@@ -15,20 +15,23 @@ use common::{
 };
 use serde_json::Value;
 
-/// What a tune of the four hosts logs until it begins to measure; it is killed then.
-fn logged(hosts: &VirtualHosts, home: &Path, extra: &[&str]) -> Vec<String> {
+/// What a tune of the four hosts tells until it begins to measure; it is killed then.
+fn told(hosts: &VirtualHosts, home: &Path, extra: &[&str]) -> Vec<Value> {
     let mut command = gdrtune(home);
     command.args(["tune", "-w", "vh[1-4]", "--json", "--sizes", "64K", "--budget", "60s", "--out", "out", "--force"]);
     command.args(extra).arg("--ssh-config").arg(hosts.ssh_config());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     let events = lines.map(|line| serde_json::from_str::<Value>(&line).unwrap()["event"].clone());
-    let before = events.take_while(|event| event["type"] != "script");
-    let logs = before.filter(|event| event["type"] == "log" && event["level"] != "debug");
-    let texts = logs.map(|event| event["text"].as_str().unwrap().to_owned()).collect();
+    let before = events.take_while(|event| event["type"] != "script").collect();
     child.kill().unwrap();
     child.wait().unwrap();
-    texts
+    before
+}
+
+fn logged(events: &[Value]) -> Vec<String> {
+    let logs = events.iter().filter(|event| event["type"] == "log" && event["level"] != "debug");
+    logs.map(|event| event["text"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
@@ -39,7 +42,8 @@ fn a_node_with_slow_rails_is_named_with_its_partners() {
         for rail in ["railA", "railB"] {
             hosts.call(&["shape", "vh3", rail, "200mbit"]);
         }
-        let texts = logged(&hosts, home.path(), &[]);
+        let events = told(&hosts, home.path(), &[]);
+        let texts = logged(&events);
         let about = |what: &str| texts.iter().filter(|text| text.contains(what)).collect::<Vec<_>>();
         assert_eq!(about("4 pairs of nodes in ").len(), 1, "{texts:?}");
         // Small messages are at the mercy of whoever else uses this machine.
@@ -50,8 +54,10 @@ fn a_node_with_slow_rails_is_named_with_its_partners() {
             "{slow:?}"
         );
         assert!(slow[0].ends_with("; try -x vh3"), "{slow:?}");
+        let of_node = events.iter().find(|event| event["type"] == "slow_node" && event["host"] == "vh3").unwrap();
+        assert_eq!((&of_node["index"], of_node["why"].as_str()), (&Value::from(2), Some(slow[0].as_str())));
 
-        let texts = logged(&hosts, home.path(), &["--no-probe"]);
+        let texts = logged(&told(&hosts, home.path(), &["--no-probe"]));
         assert!(!texts.iter().any(|text| text.contains("pairs of nodes")), "{texts:?}");
     });
 }

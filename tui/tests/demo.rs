@@ -74,6 +74,10 @@ fn json_lines_tell_the_whole_run() {
     }
     assert_eq!(records[0]["event"]["type"], "run_started");
     assert_eq!(records.last().unwrap()["event"]["type"], "finished");
+    let facts: Vec<_> =
+        records.iter().map(|record| &record["event"]).filter(|event| event["type"] == "node_facts").collect();
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    assert!(facts.len() == 1 && facts[0]["facts"]["own"]["kernel"] == kernel.trim(), "{facts:?}");
     let stored = fs::read_dir(home.path().join("state/runs")).unwrap().flatten().next().expect("a run store").path();
     assert_eq!(fs::read_to_string(stored).unwrap(), text, "the store holds the same lines");
 }

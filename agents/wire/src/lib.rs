@@ -9,11 +9,13 @@
 //! ```
 
 pub mod codec;
+mod inventory;
 mod message;
 mod script;
 mod template;
 mod worker_command;
 
+pub use inventory::*;
 pub use message::*;
 pub use script::*;
 pub use template::{Syntax, Template, TemplateError};

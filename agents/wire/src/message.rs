@@ -8,7 +8,10 @@ use gdrtune_profiles::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::script::{ItemOutcome, Script};
+use crate::{
+    inventory::Inventory,
+    script::{ItemOutcome, Script},
+};
 
 /// Changes whenever a message changes its meaning without changing its shape.
 pub const PROTOCOL: u32 = 1;
@@ -399,113 +402,4 @@ pub struct NetworkUse {
     pub receives: u32,
     /// Those of them where the NIC writes GPU memory itself.
     pub gdr_receives: u32,
-}
-
-/// What a node has, as far as its agent could read it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Inventory {
-    /// Host name.
-    pub hostname: String,
-    /// Linux boot id: equal on two "nodes" that are one machine.
-    pub boot_id: String,
-    /// Kernel release.
-    pub kernel: String,
-    /// Machine architecture, such as `x86_64`.
-    pub arch: String,
-    /// Logical CPUs that the agent may use.
-    pub cpus: u32,
-    /// Memory in bytes.
-    pub memory_bytes: u64,
-    /// Network interfaces that are up and have an address, in kernel order.
-    pub interfaces: Vec<Interface>,
-    /// `NCCL_*` and `GDRTUNE_*` variables of the agent's environment, and those that choose GPUs: what the site sets
-    /// today.
-    pub site_env: Environment,
-    /// What could not be read, and why.
-    pub unreadable: Vec<String>,
-    /// Processes that use a GPU or HCA of the node, by process id; the agent's own family and pure monitors left out.
-    pub device_users: Vec<DeviceUser>,
-    /// Model of the CPUs; empty where unknown.
-    pub cpu_model: String,
-    /// Models of the GPUs by their numbers; none where there are none, or nothing tells.
-    pub gpus: Vec<String>,
-    /// Version of NVIDIA's driver; empty where there is none.
-    pub driver: String,
-    /// Ports of RDMA adapters, by name and number.
-    pub hca_ports: Vec<HcaPort>,
-    /// Files of NCCL's settings that are there, in the order in which NCCL reads them: the first that sets a variable wins.
-    pub nccl_confs: Vec<ConfFile>,
-}
-
-/// A port of an RDMA adapter, in the kernel's words.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HcaPort {
-    /// Name of the adapter, such as `mlx5_0`.
-    pub hca: String,
-    /// Number of the port, from 1.
-    pub port: u16,
-    /// `InfiniBand` or `Ethernet`.
-    pub link_layer: String,
-    /// Such as `400 Gb/sec (4X NDR)`.
-    pub rate: String,
-    /// Whether it is up.
-    pub is_active: bool,
-}
-
-/// A settings file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ConfFile {
-    /// Its path.
-    pub path: String,
-    /// What it says.
-    pub text: String,
-}
-
-/// A process that uses a GPU or HCA.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeviceUser {
-    /// Its process id, as the agent sees it.
-    pub pid: u32,
-    /// Name of the user that it runs as, or `uid N` where the node's `/etc/passwd` has no name; empty where unknown.
-    pub user: String,
-    /// Its name, made printable; empty where unknown.
-    pub command: String,
-    /// What it uses, at least one.
-    pub devices: Vec<UsedDevice>,
-}
-
-/// A device that a process uses.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum UsedDevice {
-    /// A GPU by its number, which is CUDA's where nothing hides or reorders devices.
-    Gpu(u32),
-    /// Some GPU, and how it shows: it could be any.
-    SomeGpu(String),
-    /// An RDMA adapter by its name, such as `mlx5_0`.
-    Hca(String),
-}
-
-impl std::fmt::Display for UsedDevice {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Gpu(index) => write!(f, "GPU {index}"),
-            Self::SomeGpu(shown) => write!(f, "a GPU ({shown})"),
-            Self::Hca(name) => write!(f, "HCA {name}"),
-        }
-    }
-}
-
-/// A network interface.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Interface {
-    /// Kernel name.
-    pub name: String,
-    /// Addresses in text form, IPv4 first.
-    pub addresses: Vec<std::net::IpAddr>,
-    /// Whether it is the loopback.
-    pub loopback: bool,
-    /// MTU in bytes.
-    pub mtu: u32,
-    /// Link speed in Mbit/s, where the driver tells.
-    pub speed_mbps: Option<u32>,
 }

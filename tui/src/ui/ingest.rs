@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use gdrtune_profiles::vocab::{Engine, Point};
 use gdrtune_session::event::{
-    Arm, Decision, Event, Extension, Failure, LeftOut, Level, NodeState, Phase, Record, RunEnd, Trial, TrialResult,
-    Wish, goal_words, without,
+    Arm, Decision, Event, Extension, Failure, Level, NodeState, Phase, Record, RunEnd, Trial, TrialResult, Wish,
+    goal_words, without,
 };
 
 use super::{
@@ -112,14 +112,10 @@ impl Run {
                 let text = format!("goes on with {hosts}: {}, {}", sizes.join(", "), without(&left_out));
                 self.note(t_ms, Level::Warn, text);
                 self.summary.change_nodes(t_ms, hosts, (nodes, ranks));
-                for LeftOut { index, host, why } in left_out {
-                    self.summary.nodes.entry(index).and_modify(|node| {
-                        if node.state == NodeState::Ready {
-                            *node = Node { host, state: NodeState::Failed, detail: why };
-                        }
-                    });
-                }
+                self.summary.leave_out(left_out);
             }
+            Event::NodeFacts { index, facts, .. } => self.summary.tell_facts(index, facts),
+            Event::SlowNode { index, why, .. } => self.summary.tell_slow(index, why),
             Event::Emulated { why } => {
                 if let Some(label) = &mut self.summary.label {
                     label.emulated = true;
@@ -303,7 +299,7 @@ impl Run {
             format!("{}: {detail}", node_state_text(state))
         };
         self.log.push(LogLine { t_ms, level, host: host.clone(), text });
-        self.summary.nodes.insert(index, Node { host, state, detail });
+        self.summary.tell_node(index, Node { host, state, detail });
     }
 
     fn series(&mut self, point: Point) -> &mut super::run::PointSeries {

@@ -145,6 +145,9 @@ pub(crate) enum Action {
     Copy,
     Export,
     OpenDetail,
+    Toggle,
+    Expand,
+    Collapse,
     NextLevel,
     Left,
     Right,
@@ -310,6 +313,9 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     Overview Down [key(KeyCode::Down), char('j')] Some("size"), "read the next larger size off the charts";
     Overview Top [char('g'), key(KeyCode::Home)] None, "read the smallest size off the charts";
     Overview Bottom [char('G'), key(KeyCode::End)] None, "read the largest size off the charts";
+    Cluster Toggle [key(KeyCode::Enter)] Some("open"), "show what a node or a group has, or no more";
+    Cluster Expand [key(KeyCode::Right), char('l')] None, "show what is below the row, or go there";
+    Cluster Collapse [key(KeyCode::Left), char('h')] None, "fold the row, or go to the one above it in the tree";
     Trials OpenDetail [key(KeyCode::Enter)] Some("detail"), "show the trial in detail: samples, settings, log";
     Search TurnPart [char('v'), key(KeyCode::Enter)] Some("table"), "go to environments and knobs, or back to the choices";
     Search NextPoint [char(']')] Some("point"), "show the next collective or size";

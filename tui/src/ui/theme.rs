@@ -73,6 +73,8 @@ pub(crate) struct Glyphs {
     pub(crate) row_cursor: &'static str,
     /// In front of a marked row.
     pub(crate) mark: &'static str,
+    /// Has more below it that is not shown, or that is.
+    pub(crate) fold: [&'static str; 2],
     /// Sorted with the largest first, and the other way round.
     pub(crate) sorted: [&'static str; 2],
     /// Bars of a sparkline, the lowest first.
@@ -117,6 +119,7 @@ const UNICODE: Glyphs = Glyphs {
     axis: "│",
     row_cursor: "▸",
     mark: "●",
+    fold: ["▸", "▾"],
     sorted: ["▼", "▲"],
     bars: &["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
     missing: "×",
@@ -148,6 +151,7 @@ const ASCII: Glyphs = Glyphs {
     axis: "|",
     row_cursor: ">",
     mark: "@",
+    fold: [">", "v"],
     sorted: ["v", "^"],
     bars: &["_", ".", "-", "=", "o", "O", "#", "M"],
     missing: "x",

@@ -12,7 +12,7 @@ use gdrtune_wire::{DeviceUser, Inventory, UsedDevice};
 use tokio::runtime::Handle;
 
 use crate::{
-    event::{Event, Level, NodeState},
+    event::{Event, KnownFacts, Level, NodeState},
     recorder::Recorder,
 };
 
@@ -183,7 +183,13 @@ pub(crate) fn gather(
 ) -> Result<Gathered, ConnectError> {
     let (sender, events) = mpsc::channel();
     let starting = runtime.spawn(Fleet::connect(config, hosts.to_vec(), sender));
-    let mut nodes = Nodes { hosts, register, inventories: vec![None; hosts.len()], missing: Vec::new() };
+    let mut nodes = Nodes {
+        hosts,
+        register,
+        inventories: vec![None; hosts.len()],
+        missing: Vec::new(),
+        facts: KnownFacts::default(),
+    };
     loop {
         if interrupted() {
             starting.abort();
@@ -297,6 +303,7 @@ struct Nodes<'a> {
     register: Register<'a>,
     inventories: Vec<Option<Inventory>>,
     missing: Vec<(usize, String)>,
+    facts: KnownFacts,
 }
 
 impl Nodes<'_> {
@@ -305,6 +312,7 @@ impl Nodes<'_> {
             FleetEvent::Connecting { node } => self.say(node, NodeState::Connecting, String::new()),
             FleetEvent::Ready { node, inventory, .. } => {
                 self.say(node, NodeState::Ready, describe(&inventory));
+                self.tell_facts(node, &inventory);
                 for line in &inventory.unreadable {
                     self.log(node, format!("not in the inventory: {line}"));
                 }
@@ -329,6 +337,17 @@ impl Nodes<'_> {
         self.hosts.get(node).map_or("", |h| h.name.as_str())
     }
 
+    fn number(&self, node: usize) -> u32 {
+        self.register.numbers.get(node).copied().unwrap_or(node as u32)
+    }
+
+    fn tell_facts(&mut self, node: usize, inventory: &Inventory) {
+        let Some(recorder) = self.register.recorder else { return };
+        let index = self.number(node);
+        let facts = self.facts.of(index, inventory);
+        recorder.record(Event::NodeFacts { index, host: self.name(node).to_owned(), facts });
+    }
+
     fn log(&self, node: usize, line: String) {
         if let Some(recorder) = self.register.recorder {
             recorder.log(Level::Debug, self.name(node), line);
@@ -337,7 +356,7 @@ impl Nodes<'_> {
 
     fn say(&self, node: usize, state: NodeState, detail: String) {
         if let Some(recorder) = self.register.recorder {
-            let index = self.register.numbers.get(node).copied().unwrap_or(node as u32);
+            let index = self.number(node);
             recorder.record(Event::Node { index, host: self.name(node).to_owned(), state, detail });
         }
     }

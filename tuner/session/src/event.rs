@@ -12,11 +12,14 @@ use gdrtune_profiles::{
 use serde::{Deserialize, Serialize};
 
 pub use self::importance::{Knob, KnobEffect};
+pub(crate) use self::node_facts::KnownFacts;
+pub use self::node_facts::{FactsOf, GpuFacts, HcaFacts, NetFacts, NodeFacts, PortFacts};
 pub use self::nodes::{LeftOut, without};
 pub use self::resume::{InputFile, Invocation, Owner, RanInstead, ScriptSetup};
 pub use self::wish::{Command, Extension, Wish};
 
 mod importance;
+mod node_facts;
 mod nodes;
 mod resume;
 mod wish;
@@ -95,6 +98,24 @@ pub enum Event {
         state: NodeState,
         /// What it has, or what is wrong.
         detail: String,
+    },
+    /// What a node has, told once its agent answers.
+    NodeFacts {
+        /// Position in rank order, from 0.
+        index: u32,
+        /// Host name.
+        host: String,
+        /// What it has.
+        facts: FactsOf,
+    },
+    /// A node is slower than the others, as pairs of nodes measured it.
+    SlowNode {
+        /// Position in rank order, from 0.
+        index: u32,
+        /// Host name.
+        host: String,
+        /// How slow it is, and what to do.
+        why: String,
     },
     /// The run goes on with some of its hosts alone. What was measured before is of other nodes: it is never mixed with what
     /// comes, and nothing of the result is made of it.
@@ -453,7 +474,7 @@ pub enum Failure {
 }
 
 /// States of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
     /// The agent is being started.

@@ -187,7 +187,7 @@ fn hcas(nodes: &Nodes<'_>, settings: &[Settings]) -> Option<Difference> {
     let words = |(node, settings): (&Inventory, &Settings)| {
         let list = settings.get(HCA_VARIABLE).and_then(|(text, _)| HcaList::parse(text).ok());
         let is_used =
-            |port: &&HcaPort| port.is_active && list.as_ref().is_none_or(|list| list.matches(&port.hca, port.port));
+            |port: &&HcaPort| port.is_active() && list.as_ref().is_none_or(|list| list.matches(&port.hca, port.port));
         let mut counts: BTreeMap<(&str, &str), u32> = BTreeMap::new();
         for port in node.hca_ports.iter().filter(is_used) {
             *counts.entry((&port.link_layer, &port.rate)).or_default() += 1;
@@ -216,7 +216,8 @@ mod tests {
             port: 1,
             link_layer: "InfiniBand".to_owned(),
             rate: "400 Gb/sec (4X NDR)".to_owned(),
-            is_active: true,
+            state: "ACTIVE".to_owned(),
+            phys_state: "LinkUp".to_owned(),
         };
         let hca_ports = (0..4).map(port).collect();
         Inventory { site_env, gpus, hca_ports, driver: "550.54".into(), ..Inventory::default() }
@@ -245,7 +246,7 @@ mod tests {
     fn what_hangs_nccl_is_grave_and_the_rest_is_odd() {
         let plain = node(&[]);
         let less_hca = |node: Inventory| without(node, |node| node.hca_ports.truncate(3));
-        let down = without(node(&[]), |node| node.hca_ports[1].is_active = false);
+        let down = without(node(&[]), |node| node.hca_ports[1].state = "DOWN".into());
         for (usual, other, expected) in [
             (&plain, node(&[]), &[][..]),
             (&node(&[("NCCL_ALGO", "Ring")]), node(&[("NCCL_ALGO", "Ring")]), &[]),

@@ -6,24 +6,30 @@
 
 mod addresses;
 mod device_users;
-mod devices;
+mod gpus;
+mod hcas;
 mod nccl_conf;
+mod nets;
 mod nvidia_smi;
+mod pcie;
 
 pub(crate) use device_users::{printable, user_name};
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Read as _},
     net::IpAddr,
     path::{Path, PathBuf},
 };
 
 use gdrtune_profiles::vocab::Environment;
-use gdrtune_wire::{Interface, Inventory};
+use gdrtune_wire::{Interface, Inventory, Topology};
 
 /// Most bytes that are read of a file. The largest one here, `/proc/meminfo`, has about 1,500.
 const FILE_BYTES: u64 = 1 << 20;
+
+/// Most entries that are read of a folder. A large machine has some hundred PCI devices.
+const MOST_NAMES: usize = 4096;
 
 /// Variables of the site that matter for tuning begin with one of these.
 const ENV_PREFIXES: [&str; 2] = ["NCCL_", "GDRTUNE_"];
@@ -87,7 +93,8 @@ fn assemble(root: &Path, live: Live) -> Inventory {
     let nccl_confs = reader.nccl_confs(&live.variables, live.home.as_deref());
     let site_env = site_env(live.variables);
     let device_order = site_env.get(DEVICE_ORDER).map(str::to_owned);
-    let gpus = reader.gpus(live.nvidia_smi.as_ref());
+    let gpus = reader.gpu_models(live.nvidia_smi.as_ref());
+    let topology = reader.topology(&links, live.nvidia_smi.as_ref());
     let asker = device_users::Asker { pid: live.pid, device_order, nvidia_smi: live.nvidia_smi };
     let found = device_users::find(root, &asker);
     reader.unreadable.extend(found.unreadable);
@@ -102,6 +109,7 @@ fn assemble(root: &Path, live: Live) -> Inventory {
         cpu_model: reader.cpu_model(),
         driver: reader.driver(),
         hca_ports: reader.hca_ports(),
+        topology,
         gpus,
         nccl_confs,
         site_env,
@@ -154,8 +162,32 @@ impl<'r> Reader<'r> {
         Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
+    /// Names in a folder, sorted and not too many; none where there is no such folder.
+    fn names(&self, path: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut names: Vec<String> = names.take(MOST_NAMES).collect();
+        names.sort_unstable();
+        names
+    }
+
     fn cpus(&mut self) -> u32 {
         self.noted("proc/self/status", |text| count_list(field(text, "Cpus_allowed_list:")?)).unwrap_or_default()
+    }
+
+    /// Model of the first CPU, as all are in a node; some architectures name none.
+    fn cpu_model(&self) -> String {
+        let text = self.try_text("proc/cpuinfo").unwrap_or_default();
+        field(&text, "model name").map(|rest| rest.trim_start_matches(':').trim().to_owned()).unwrap_or_default()
+    }
+
+    fn topology(&mut self, links: &[Link], nvidia_smi: Option<&nvidia_smi::Answer>) -> Topology {
+        let (numa_nodes, nets) = (self.numa_nodes(), self.nets(links));
+        let (gpus, hcas) = (self.gpus(nvidia_smi), self.hcas());
+        let to_hcas = |gpu: &pcie::Seat| hcas.iter().map(|(_, hca)| gpu.distance(hca, numa_nodes)).collect();
+        let distances = gpus.iter().map(|(_, gpu)| to_hcas(gpu)).collect();
+        let gpus = gpus.into_iter().map(|(gpu, _)| gpu).collect();
+        Topology { numa_nodes, gpus, hcas: hcas.into_iter().map(|(hca, _)| hca).collect(), nets, distances }
     }
 
     fn memory_bytes(&mut self) -> u64 {
@@ -168,9 +200,7 @@ impl<'r> Reader<'r> {
 
     fn interface(&mut self, link: Link) -> Interface {
         let mtu = self.noted(&format!("sys/class/net/{}/mtu", link.name), |text| text.parse().ok()).unwrap_or_default();
-        // Drivers without a speed fail the read or say -1 (Linux net/core/net-sysfs.c); neither is worth a note.
-        let speed = self.try_text(&format!("sys/class/net/{}/speed", link.name)).ok();
-        let speed_mbps = speed.and_then(|text| text.parse().ok()).filter(|speed| *speed > 0);
+        let speed_mbps = self.speed(&link.name);
         let mut addresses = link.addresses;
         // Stable, so each family keeps the kernel's order.
         addresses.sort_by_key(IpAddr::is_ipv6);
@@ -195,3 +225,6 @@ fn count_list(list: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod topology_tests;

@@ -12,7 +12,7 @@ fn recorded(files: &[(&str, &str)]) -> tempfile::TempDir {
     root
 }
 
-fn link(name: &str, addresses: &[&str]) -> Link {
+pub(super) fn link(name: &str, addresses: &[&str]) -> Link {
     let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
     Link { name: name.to_owned(), loopback: name == "lo", addresses }
 }
@@ -69,7 +69,8 @@ fn a_recorded_tree_reads_like_a_machine() {
     assert_eq!(ib0, ["10.0.0.1", "fd00::1"], "IPv4 first");
     assert_eq!((inventory.cpu_model.as_str(), inventory.driver.as_str()), ("Some CPU @ 2 GHz", "550.54.15"));
     assert_eq!(inventory.gpus, ["NVIDIA H200", "NVIDIA H200"]);
-    let ports: Vec<_> = inventory.hca_ports.iter().map(|port| (port.hca.as_str(), port.port, port.is_active)).collect();
+    let ports: Vec<_> =
+        inventory.hca_ports.iter().map(|port| (port.hca.as_str(), port.port, port.is_active())).collect();
     assert_eq!(ports, [("mlx5_0", 1, true), ("mlx5_0", 2, false)]);
     assert_eq!(inventory.hca_ports[0].rate, "400 Gb/sec (4X NDR)");
     let confs: Vec<_> = inventory.nccl_confs.iter().map(|file| (file.path.as_str(), file.text.as_str())).collect();

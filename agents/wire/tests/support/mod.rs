@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use gdrtune_profiles::{
     install::{Manifest, ManifestFile},
-    vocab::{Algorithm, Choice, Collective, DataType, Engine, Environment, Point, Protocol, ReduceOp},
+    vocab::{Algorithm, Choice, Collective, DataType, Engine, Environment, PcieDistance, Point, Protocol, ReduceOp},
 };
 use gdrtune_wire::*;
 use proptest::{
@@ -207,19 +207,42 @@ fn device_user() -> impl Strategy<Value = DeviceUser> {
     })
 }
 
+fn place() -> impl Strategy<Value = Place> {
+    (text(), option::of(any::<u32>())).prop_map(|(address, numa)| Place { address, numa })
+}
+
+fn topology() -> impl Strategy<Value = Topology> {
+    let gpu = (text(), place()).prop_map(|(model, place)| Gpu { model, place });
+    let hca = (text(), place(), vec(text(), 0..2)).prop_map(|(name, place, nets)| Hca { name, place, nets });
+    let net = (text(), text(), option::of(any::<u32>()), any::<u32>(), text(), place()).prop_map(
+        |(name, state, speed_mbps, mtu, driver, place)| NetDevice { name, state, speed_mbps, mtu, driver, place },
+    );
+    let distance = option::of(select(PcieDistance::ALL));
+    let lists = (vec(gpu, 0..3), vec(hca, 0..3), vec(net, 0..3), vec(vec(distance, 0..3), 0..3));
+    (any::<u32>(), lists).prop_map(|(numa_nodes, (gpus, hcas, nets, distances))| Topology {
+        numa_nodes,
+        gpus,
+        hcas,
+        nets,
+        distances,
+    })
+}
+
 fn inventory() -> impl Strategy<Value = Inventory> {
     let names = (text(), text(), text(), text());
     let rest = (any::<u32>(), any::<u64>(), vec(interface(), 0..4), environment(), vec(text(), 0..3));
-    let port = (text(), any::<u16>(), text(), text(), any::<bool>())
-        .prop_map(|(hca, port, link_layer, rate, is_active)| HcaPort { hca, port, link_layer, rate, is_active });
+    let port = (text(), any::<u16>(), text(), text(), text(), text()).prop_map(
+        |(hca, port, link_layer, rate, state, phys_state)| HcaPort { hca, port, link_layer, rate, state, phys_state },
+    );
     let conf = (text(), text()).prop_map(|(path, text)| ConfFile { path, text });
     let devices = (text(), vec(text(), 0..3), text(), vec(port, 0..3), vec(conf, 0..3));
-    (names, rest, vec(device_user(), 0..3), devices).prop_map(
+    (names, rest, vec(device_user(), 0..3), devices, topology()).prop_map(
         |(
             (hostname, boot_id, kernel, arch),
             (cpus, memory_bytes, interfaces, site_env, unreadable),
             users,
             (cpu_model, gpus, driver, hca_ports, nccl_confs),
+            topology,
         )| {
             Inventory {
                 hostname,
@@ -236,6 +259,7 @@ fn inventory() -> impl Strategy<Value = Inventory> {
                 gpus,
                 driver,
                 hca_ports,
+                topology,
                 nccl_confs,
             }
         },

@@ -15,6 +15,7 @@ use super::text;
 
 mod arrivals;
 mod log;
+pub(crate) mod node_groups;
 mod points;
 mod search;
 mod trials;
@@ -22,6 +23,7 @@ mod trials;
 pub(crate) use self::{
     arrivals::{Arrival, ArrivalKind, Arrivals},
     log::{Log, LogLine},
+    node_groups::NodeGroups,
     points::{BestKnown, Current, PointSeries, PointVerdict},
     search::{Cell, EnvironmentRow, SearchSeen, Space},
     trials::{Measured, Outcome, TrialRow},
@@ -63,6 +65,8 @@ pub(crate) struct Summary {
     pub(crate) phase: Option<Phase>,
     /// By rank order.
     pub(crate) nodes: BTreeMap<u32, Node>,
+    /// What they have, and which are alike.
+    pub(crate) node_groups: NodeGroups,
     pub(crate) points: BTreeMap<Point, PointSeries>,
     /// In the order of the run.
     pub(crate) collectives: Vec<Collective>,

@@ -1,5 +1,6 @@
 //! Tests of the UI through its two doors: inputs into `update`, and `draw` of the state that results.
 
+mod cluster;
 mod drawing;
 mod effects;
 mod scale;

@@ -107,6 +107,8 @@ pub(crate) const fn is_decision(event: &Event) -> bool {
         Event::Invoked(_)
         | Event::Resumed { .. }
         | Event::Node { .. }
+        | Event::NodeFacts { .. }
+        | Event::SlowNode { .. }
         | Event::NodeSet { .. }
         | Event::WorkersStarted { .. }
         | Event::Log { .. }

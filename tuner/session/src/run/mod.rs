@@ -358,7 +358,8 @@ fn run_on(stage: &Stage<'_, '_>, runtime: &Handle, is_new: bool, earlier: Measur
             }
         };
         if is_new && nodes.request.admission.probe_pairs {
-            slow_nodes::name(bench, &nodes.request.hosts, recorder, controls.cancel())?;
+            let numbers = roster.borrow().numbers();
+            slow_nodes::name(bench, &nodes.request.hosts, &numbers, recorder, controls.cancel())?;
         }
         bench.number_processes_from(earlier.next.processes);
         let notes = [roster.borrow().notes(), nodes.accepted.clone()].concat();

@@ -13,14 +13,16 @@ use gdrtune_tuner::{
 use super::RunError;
 use crate::{
     cluster::{ClusterBench, PairProbe},
-    event::Level,
+    event::{Event, Level},
     recorder::Recorder,
 };
 
-/// Measures pairs of nodes and says what is odd. With fewer than three nodes there is nothing to tell.
+/// Measures pairs of nodes and says what is odd; `numbers` are those of the hosts among all of the run. With fewer than three
+/// nodes there is nothing to tell.
 pub(super) fn name(
     bench: &mut ClusterBench<'_>,
     hosts: &[Host],
+    numbers: &[u32],
     recorder: &Recorder,
     cancel: &Cancel,
 ) -> Result<(), RunError> {
@@ -31,7 +33,11 @@ pub(super) fn name(
     let probe = bench.probe_pairs(cancel)?;
     recorder.log(Level::Info, "", summary(&probe, begun.elapsed().as_secs_f64()));
     for straggler in stragglers::find(&probe.pairs) {
-        recorder.log(Level::Warn, "", words(&straggler, hosts, &probe));
+        let why = words(&straggler, hosts, &probe);
+        recorder.log(Level::Warn, "", why.clone());
+        if let (Some(host), Some(&index)) = (hosts.get(straggler.node), numbers.get(straggler.node)) {
+            recorder.record(Event::SlowNode { index, host: host.name.clone(), why });
+        }
     }
     Ok(())
 }
