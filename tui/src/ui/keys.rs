@@ -156,6 +156,15 @@ pub(crate) enum Action {
     Expand,
     Collapse,
     NextLevel,
+    Left,
+    Right,
+    NextPoint,
+    PreviousPoint,
+    NextEnvironment,
+    PreviousEnvironment,
+    Follow,
+    TurnPart,
+    DropChoice,
     Theme,
     Repaint,
     Suspend,
@@ -251,6 +260,7 @@ impl Binding {
                 | Action::PauseSearch
                 | Action::PausePlayback
                 | Action::Finish
+                | Action::DropChoice
                 | Action::Skip
                 | Action::Pin
                 | Action::AddBudget
@@ -314,6 +324,15 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     Cluster Expand [key(KeyCode::Right), char('l')] None, "show what is below the row, or go there";
     Cluster Collapse [key(KeyCode::Left), char('h')] None, "fold the row, or go to the one above it in the tree";
     Trials OpenDetail [key(KeyCode::Enter)] Some("detail"), "show the trial in detail: samples, settings, log";
+    Search TurnPart [char('v'), key(KeyCode::Enter)] Some("table"), "go to environments and knobs, or back to the choices";
+    Search NextPoint [char(']')] Some("point"), "show the next collective or size";
+    Search PreviousPoint [char('[')] None, "show the previous collective or size";
+    Search NextEnvironment [char('}')] Some("environment"), "show the choices in the next environment";
+    Search PreviousEnvironment [char('{')] None, "show the choices in the environment before";
+    Search Follow [char('='), key(KeyCode::Esc)] Some("follow"), "go along with the search again: its point, the best";
+    Search Left [key(KeyCode::Left), char('h')] None, "go to fewer channels";
+    Search Right [key(KeyCode::Right), char('l')] None, "go to more channels";
+    LiveSearch DropChoice [char('x')] Some("drop"), "give up the choice at this point (asks first)";
     Log NextLevel [char('v')] Some("level"), "show info, warnings, errors only; then all again";
     Filtered Filter [char('/')] Some("filter"), "filter the rows by words; ! in front shows the others";
     Filtered Back [key(KeyCode::Esc)] None, "close the detail, or show all rows again";

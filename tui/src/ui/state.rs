@@ -3,7 +3,7 @@
 use std::{borrow::Cow, fmt};
 
 use crossterm::event::{KeyEvent, MouseEvent};
-use gdrtune_profiles::vocab::Collective;
+use gdrtune_profiles::vocab::{Choice, Collective, Point};
 use gdrtune_session::event::{Command, Record, RunEnd};
 
 use super::{
@@ -241,6 +241,8 @@ pub(crate) enum Question {
     /// How to leave a run that is going.
     Leave,
     Finish,
+    /// Give up a choice at a point.
+    Drop(Point, Choice),
 }
 
 /// What the user asked the run to do.

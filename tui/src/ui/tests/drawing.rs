@@ -145,7 +145,7 @@ fn no_size_and_no_state_breaks_a_draw() {
 }
 
 /// The style of the cells where `text` stands for the first time.
-fn style_of(state: &State, text: &str) -> Style {
+pub(super) fn style_of(state: &State, text: &str) -> Style {
     let backend = paint(state, Charset::Unicode);
     let screen = rows_of(backend.buffer());
     let found = screen.iter().enumerate().find_map(|(y, row)| {

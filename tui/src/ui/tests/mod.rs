@@ -5,6 +5,7 @@ mod drawing;
 mod effects;
 mod scale;
 mod scrolling;
+mod search;
 
 use std::sync::LazyLock;
 
