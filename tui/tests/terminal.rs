@@ -31,7 +31,7 @@ fn stored_end(home: &Path) -> serde_json::Value {
 const VIEWS: [(&[u8], &str); 7] = [
     (b"1", " Bus bandwidth, GB/s "),
     (b"2", " Sizes ─"),
-    (b"3", " Search"),
+    (b"3", " channels "),
     (b"4", " Cluster"),
     (b"5", " Trials ─"),
     (b"6", " Profile"),
@@ -112,7 +112,7 @@ fn a_detached_run_goes_on_in_the_background_and_ends_well() {
     assert!(said.contains("goes on in the background") && said.contains("gdrtune attach "), "{said}");
     // Closing the terminal is nothing to it.
     drop(terminal);
-    common::wait_until("the profile", Duration::from_secs(60), || home.path().join("out/profile.toml").is_file());
+    common::wait_until("the profile", Duration::from_mins(1), || home.path().join("out/profile.toml").is_file());
     common::wait_until("the end", SOON, || stored_end(home.path())["event"]["type"] == "finished");
     assert_ne!(stored_end(home.path())["event"]["end"], "interrupted");
     let home = home.path().to_str().unwrap();

@@ -260,6 +260,13 @@ impl Run {
                 Outcome::Timed(measured) => Ok(measured.time_us),
                 Outcome::Failed { kind, .. } => Err(*kind),
             };
+            if summary.search.in_play != Some(environment)
+                && let Some(row) = summary.search.environment_of(environment)
+            {
+                // The search comes back to an environment without another word.
+                let (settings, why) = (row.settings.clone(), row.why.clone());
+                summary.environment = Some(EnvironmentInPlay { index: row.index, settings, why });
+            }
             summary.search.add(environment, trial.point, choice, result);
         }
         let kind = match &outcome {

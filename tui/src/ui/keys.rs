@@ -94,10 +94,17 @@ impl Context {
             Self::Question | Self::Leaving => "Question",
             Self::Help => "Help",
             Self::Prompt => "Typing",
-            Self::Rows | Self::Filtered | Self::Sorted | Self::Marked => "This view",
-            Self::Overview | Self::Sizes | Self::Search | Self::Cluster | Self::Trials | Self::Profile | Self::Log => {
-                "This view"
-            }
+            Self::Rows
+            | Self::Filtered
+            | Self::Sorted
+            | Self::Marked
+            | Self::Overview
+            | Self::Sizes
+            | Self::Search
+            | Self::Cluster
+            | Self::Trials
+            | Self::Profile
+            | Self::Log => "This view",
         }
     }
 }
@@ -152,6 +159,15 @@ pub(crate) enum Action {
     NextSection,
     PreviousSection,
     Load,
+    Left,
+    Right,
+    NextPoint,
+    PreviousPoint,
+    NextEnvironment,
+    PreviousEnvironment,
+    Follow,
+    TurnPart,
+    DropChoice,
     Theme,
     Repaint,
     Suspend,
@@ -247,6 +263,7 @@ impl Binding {
                 | Action::PauseSearch
                 | Action::PausePlayback
                 | Action::Finish
+                | Action::DropChoice
                 | Action::Skip
                 | Action::Pin
                 | Action::AddBudget
@@ -313,6 +330,15 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     Profile NextSection [char(']'), key(KeyCode::Right), char('l')] Some("section"), "show the next part: rules, differences, each file";
     Profile PreviousSection [char('['), key(KeyCode::Left), char('h')] None, "show the part before";
     Profile Load [char('o')] Some("compare"), "load a profile to compare with";
+    Search TurnPart [char('v'), key(KeyCode::Enter)] Some("table"), "go to environments and knobs, or back to the choices";
+    Search NextPoint [char(']')] Some("point"), "show the next collective or size";
+    Search PreviousPoint [char('[')] None, "show the previous collective or size";
+    Search NextEnvironment [char('}')] Some("environment"), "show the choices in the next environment";
+    Search PreviousEnvironment [char('{')] None, "show the choices in the environment before";
+    Search Follow [char('='), key(KeyCode::Esc)] Some("follow"), "go along with the search again: its point, the best";
+    Search Left [key(KeyCode::Left), char('h')] None, "go to fewer channels";
+    Search Right [key(KeyCode::Right), char('l')] None, "go to more channels";
+    LiveSearch DropChoice [char('x')] Some("drop"), "give up the choice at this point (asks first)";
     Log NextLevel [char('v')] Some("level"), "show info, warnings, errors only; then all again";
     Filtered Filter [char('/')] Some("filter"), "filter the rows by words; ! in front shows the others";
     Filtered Back [key(KeyCode::Esc)] None, "close the detail, or show all rows again";

@@ -5,7 +5,10 @@
 
 use ratatui::layout::{Constraint, Layout as Split, Rect};
 
-use super::{state::State, tabs::Tab};
+use super::{
+    state::State,
+    tabs::{Tab, search::places::SearchLayout},
+};
 
 /// The smallest terminal that shows more than a message.
 pub(crate) const MIN_SIZE: (u16, u16) = (60, 15);
@@ -57,6 +60,7 @@ impl Layout {
     /// Rows of the present view that hold lines: without its title and its column heads.
     pub(crate) fn rows(&self, state: &State) -> usize {
         let (place, around) = match state.view.tab {
+            Tab::Search => return SearchLayout::of(state, self.body).rows(state.view.tabs.search.part),
             Tab::Trials => (TrialsLayout::of(state, self.body).table, 2),
             Tab::Sizes | Tab::Profile => (self.body, 2),
             _ => (self.body, 1),

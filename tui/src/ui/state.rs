@@ -3,7 +3,10 @@
 use std::{borrow::Cow, fmt};
 
 use crossterm::event::{KeyEvent, MouseEvent};
-use gdrtune_profiles::{profile::Profile, vocab::Collective};
+use gdrtune_profiles::{
+    profile::Profile,
+    vocab::{Choice, Collective, Point},
+};
 use gdrtune_session::event::{Command, Record, RunEnd};
 
 use super::{
@@ -247,6 +250,8 @@ pub(crate) enum Question {
     /// How to leave a run that is going.
     Leave,
     Finish,
+    /// Give up a choice at a point.
+    Drop(Point, Choice),
 }
 
 /// What the user asked the run to do.

@@ -81,6 +81,16 @@ pub(crate) struct Glyphs {
     pub(crate) bars: &'static [&'static str],
     /// Where a sparkline has no value.
     pub(crate) missing: &'static str,
+    /// Shades of the heat map, the nearest to the best first.
+    pub(crate) heat: [&'static str; 4],
+    /// A choice that was given up.
+    pub(crate) dropped: &'static str,
+    /// A choice that the library does not offer.
+    pub(crate) refused: &'static str,
+    /// A choice that was not tried.
+    pub(crate) untried: &'static str,
+    /// The choice of the last trial.
+    pub(crate) present: &'static str,
     /// The cursor of a line that is being typed, where nothing is under it.
     pub(crate) text_cursor: &'static str,
     /// Filled and empty cells of a gauge.
@@ -113,6 +123,11 @@ const UNICODE: Glyphs = Glyphs {
     sorted: ["▼", "▲"],
     bars: &["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
     missing: "×",
+    heat: ["█", "▓", "▒", "░"],
+    dropped: "↓",
+    refused: "/",
+    untried: "·",
+    present: "◂",
     text_cursor: "▏",
     gauge: ["█", "░"],
     line: Marker::Braille,
@@ -140,6 +155,11 @@ const ASCII: Glyphs = Glyphs {
     sorted: ["v", "^"],
     bars: &["_", ".", "-", "=", "o", "O", "#", "M"],
     missing: "x",
+    heat: ["#", "=", "+", ":"],
+    dropped: "-",
+    refused: "/",
+    untried: ".",
+    present: "<",
     text_cursor: "_",
     gauge: ["#", "."],
     line: Marker::Custom('.'),
@@ -182,6 +202,8 @@ pub(crate) struct Theme {
     pub(crate) best_series: Style,
     /// What is being tried.
     pub(crate) current_series: Style,
+    /// Shades of the heat map, the nearest to the best first; symbols and numbers go with them.
+    pub(crate) heat: [Style; 4],
     pub(crate) good: Style,
     pub(crate) warn: Style,
     pub(crate) bad: Style,
@@ -204,6 +226,12 @@ impl Theme {
             ThemeName::Mono => (Color::Reset, Color::Reset, Color::Reset, Color::Reset, Color::Reset),
         };
         let bold = Style::new().add_modifier(Modifier::BOLD);
+        let plain = Style::new();
+        let faint = match name {
+            // Without colours, what is far from the best recedes.
+            ThemeName::Mono => plain.add_modifier(Modifier::DIM),
+            ThemeName::Base | ThemeName::Colorblind => plain,
+        };
         Self {
             glyphs,
             dim: Style::new().add_modifier(Modifier::DIM),
@@ -215,6 +243,7 @@ impl Theme {
             default_series: Style::new().fg(default),
             best_series: bold.fg(best),
             current_series: Style::new().fg(current),
+            heat: [bold.fg(best), plain.fg(best), faint.fg(current), faint.fg(bad)],
             good: bold.fg(best),
             warn: bold.fg(warn),
             bad: bold.fg(bad),
@@ -252,8 +281,8 @@ mod tests {
     #[test]
     fn mono_has_no_colour_and_ascii_no_other_character() {
         let theme = Theme::new(ThemeName::Mono, Charset::Ascii);
-        for style in [theme.default_series, theme.best_series, theme.current_series, theme.good, theme.warn, theme.bad]
-        {
+        let series = [theme.default_series, theme.best_series, theme.current_series, theme.good, theme.warn, theme.bad];
+        for style in series.into_iter().chain(theme.heat) {
             assert!(matches!(style.fg, None | Some(Color::Reset)), "{style:?}");
         }
         let text = format!("{:?}", theme.glyphs);

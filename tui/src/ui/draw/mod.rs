@@ -3,8 +3,10 @@
 mod banner;
 mod chart;
 mod cluster;
+mod environments;
 mod footer;
 mod header;
+mod heatmap;
 mod log;
 mod overlay;
 mod overview;

@@ -1,5 +1,7 @@
 //! What lies over the screen: the key list and questions.
 
+use std::borrow::Cow;
+
 use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Rect},
@@ -36,18 +38,22 @@ pub(super) fn draw_help(state: &State, scroll: u16, theme: &Theme, area: Rect, b
 }
 
 /// A question and what follows from yes.
-pub(super) const fn question_text(question: Question) -> (&'static str, [&'static str; 2]) {
+pub(super) fn question_text(question: Question) -> (Cow<'static, str>, [&'static str; 2]) {
     match question {
         Question::Leave => (
-            "Leave the run?",
+            "Leave the run?".into(),
             [
                 "Detached, it goes on in the background. Stopped, it",
                 "ends after its trials, which stay in the run store.",
             ],
         ),
         Question::Finish => (
-            "Finish the search now?",
+            "Finish the search now?".into(),
             ["The best settings so far are verified against the", "defaults, and what holds is written."],
+        ),
+        Question::Drop(point, choice) => (
+            format!("Drop {choice} at {point}?").into(),
+            ["It is not tried there any more, in this environment", "and in all later ones."],
         ),
     }
 }
@@ -65,7 +71,7 @@ pub(super) fn draw_question(question: Question, theme: &Theme, area: Rect, buffe
     let inner = draw_box(&format!(" {title} "), "", theme, place, buffer);
     let answers: &[(&str, &str)] = match question {
         Question::Leave => &[("d", " detach   "), ("s", " stop   "), ("C", " cancel (Enter)")],
-        Question::Finish => &[("y", " yes   "), ("N", " no (Enter)")],
+        Question::Finish | Question::Drop(..) => &[("y", " yes   "), ("N", " no (Enter)")],
     };
     let answer = |(key, word): &(&'static str, &'static str)| [Span::styled(*key, theme.key), Span::raw(*word)];
     let answers = Line::from(answers.iter().flat_map(answer).collect::<Vec<_>>());

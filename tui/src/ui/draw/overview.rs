@@ -76,7 +76,7 @@ fn draw_arrivals(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) 
                 continue;
             }
         };
-        let share = (gain.log2() / furthest + 1.0) / 2.0;
+        let share = f64::midpoint(gain.log2() / furthest, 1.0);
         let level = ((share * n_levels as f64).ceil() as usize).clamp(1, n_levels);
         let style = if 1.0 < gain { theme.best_series } else { theme.default_series };
         for step in 0..inner.height {

@@ -15,6 +15,10 @@ pub(crate) struct SearchSeen {
     pub(crate) pins: BTreeMap<String, Option<String>>,
     /// What each knob did, as the search told it last.
     pub(crate) knobs: Vec<Knob>,
+    /// The environment that is being measured, by the number of its overlay: the search comes back to old ones.
+    pub(crate) in_play: Option<u32>,
+    /// Places in `environments`, by number of the overlay.
+    rows: BTreeMap<u32, usize>,
     /// By number of the overlay and by point.
     cells: BTreeMap<(u32, Point), BTreeMap<Choice, Cell>>,
 }
@@ -75,7 +79,7 @@ impl Cell {
     pub(crate) fn median_us(&self) -> Option<f64> {
         let samples = &self.samples_us;
         let upper = f64::from(*samples.get(samples.len() / 2)?);
-        let lower = f64::from(*samples.get((samples.len() - 1) / 2)?);
+        let lower = f64::from(*samples.get(samples.len().checked_sub(1)? / 2)?);
         Some(f64::midpoint(lower, upper))
     }
 
@@ -97,6 +101,22 @@ impl SearchSeen {
         self.cells.get(&(overlay, point))?.get(&choice)
     }
 
+    /// Everything that is known of any choice: number of the overlay, point, choices.
+    pub(crate) fn all_cells(&self) -> impl Iterator<Item = (u32, Point, &BTreeMap<Choice, Cell>)> {
+        self.cells.iter().map(|((overlay, point), cells)| (*overlay, *point, cells))
+    }
+
+    /// The environment of an overlay, if the search turned to it.
+    pub(crate) fn environment_of(&self, overlay: u32) -> Option<&EnvironmentRow> {
+        self.environments.get(*self.rows.get(&overlay)?)
+    }
+
+    /// The environment with the lowest score.
+    pub(crate) fn best_environment(&self) -> Option<&EnvironmentRow> {
+        let scored = self.environments.iter().filter_map(|row| Some((row, row.score?)));
+        scored.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(row, _)| row)
+    }
+
     /// The search turns to an environment.
     pub(crate) fn start(&mut self, index: u64, overlay: u32, settings: String, why: String) {
         let row = EnvironmentRow {
@@ -109,7 +129,9 @@ impl SearchSeen {
             is_over: false,
             n_trials: 0,
         };
+        self.rows.insert(overlay, self.environments.len());
         self.environments.push(row);
+        self.in_play = Some(overlay);
     }
 
     /// An environment is over.
@@ -121,12 +143,15 @@ impl SearchSeen {
 
     /// A trial of the search.
     pub(crate) fn add(&mut self, overlay: u32, point: Point, choice: Choice, time_us: Result<f64, Failure>) {
-        if let Some(row) = self.environments.last_mut().filter(|row| row.overlay == overlay) {
+        if let Some(row) = self.rows.get(&overlay).and_then(|index| self.environments.get_mut(*index)) {
             row.n_trials += 1;
         }
+        self.in_play = Some(overlay);
         let cell = self.cells.entry((overlay, point)).or_default().entry(choice).or_default();
         match time_us {
             Ok(time_us) => cell.add(time_us),
+            // The user gave up the trial, not the choice.
+            Err(Failure::Skipped) => {}
             Err(failure) => cell.failure = Some(failure),
         }
     }
@@ -139,7 +164,29 @@ impl SearchSeen {
 
 #[cfg(test)]
 mod tests {
+    use gdrtune_profiles::vocab::Collective;
+
     use super::*;
+
+    #[test]
+    fn a_trial_counts_where_it_was_measured_and_a_skipped_one_is_no_failure() {
+        let mut search = SearchSeen::default();
+        let point = Point { collective: Collective::AllReduce, bytes: 1024 };
+        let choice = Choice { algorithm: Algorithm::Ring, protocol: Protocol::Ll, channels: 1 };
+        search.start(0, 7, "defaults".to_owned(), "start".to_owned());
+        search.start(1, 9, "A=1".to_owned(), "a try".to_owned());
+        assert_eq!(search.in_play, Some(9));
+        for (overlay, result) in [(9, Ok(3.0)), (7, Ok(4.0)), (7, Err(Failure::Skipped))] {
+            search.add(overlay, point, choice, result);
+        }
+        let counts: Vec<u64> = search.environments.iter().map(|row| row.n_trials).collect();
+        assert_eq!((counts, search.in_play), (vec![2, 1], Some(7)), "it came back to the first");
+        assert_eq!(search.cell(7, point, choice).map(|cell| (cell.samples_us().len(), cell.failure)), Some((1, None)));
+        search.score(0, Some(0.9), String::new());
+        search.score(1, Some(0.8), String::new());
+        assert_eq!(search.best_environment().map(|row| row.index), Some(1));
+        assert_eq!(search.environment_of(7).map(|row| row.index), Some(0));
+    }
 
     #[test]
     fn the_median_of_a_cell_is_that_of_its_times() {

@@ -64,7 +64,7 @@ impl Tab {
         match self {
             Self::Overview => &[Context::Overview],
             Self::Sizes => &[Context::Sizes, Context::Rows, Context::Filtered, Context::Sorted, Context::Marked],
-            Self::Search => &[Context::Search, Context::Rows],
+            Self::Search => &[Context::Search, Context::Rows, Context::Sorted],
             Self::Cluster => &[Context::Cluster, Context::Rows, Context::Filtered, Context::Marked],
             Self::Trials => &[Context::Trials, Context::Rows, Context::Filtered, Context::Sorted, Context::Marked],
             Self::Profile => &[Context::Profile, Context::Rows],
@@ -111,11 +111,12 @@ pub(crate) fn move_cursor(state: &mut State, motion: Motion) {
     }
 }
 
-/// Puts the cursor of the present view on the row under the mouse, counted from the first one of the view.
-pub(crate) fn click(state: &mut State, row: usize) {
+/// Puts the cursor of the present view on the row under the mouse, counted from the first one of the view, and where that has
+/// columns on that one.
+pub(crate) fn click(state: &mut State, row: usize, column: usize) {
     match state.view.tab {
         Tab::Sizes => sizes::click(state, row),
-        Tab::Search => search::click(state, row),
+        Tab::Search => search::click(state, row, column),
         Tab::Cluster => cluster::click(state, row),
         Tab::Trials => trials::click(state, row),
         Tab::Overview | Tab::Profile | Tab::Log => {}
@@ -137,8 +138,9 @@ pub(crate) fn set_filter(state: &mut State, filter: Filter) {
 pub(crate) fn sort(state: &mut State, sorting: Sorting) {
     match state.view.tab {
         Tab::Sizes => sizes::sort(state, sorting),
+        Tab::Search => search::sort(state, sorting),
         Tab::Trials => trials::sort(state, sorting),
-        Tab::Overview | Tab::Search | Tab::Cluster | Tab::Profile | Tab::Log => {}
+        Tab::Overview | Tab::Cluster | Tab::Profile | Tab::Log => {}
     }
 }
 

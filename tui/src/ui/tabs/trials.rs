@@ -14,7 +14,7 @@ use crate::ui::{
     layout::Layout,
     run::{Outcome, Run, TrialRow},
     state::State,
-    text::one_line,
+    text::{self, one_line},
 };
 
 /// What is looked at.
@@ -285,15 +285,14 @@ fn csv_line(run: &Run, row: &TrialRow) -> String {
             (",,,,".to_owned(), format!("{}: {}", failure_text(*kind), one_line(detail)))
         }
     };
-    let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
     let (collective, bytes) = (row.point.collective, row.point.bytes);
     format!(
         "{},{},{},{collective},{bytes},{requested},{selected},{},{times},{}",
         row.trial,
         row.t_ms,
         arm_name(row.arm),
-        quoted(environment),
-        quoted(&outcome)
+        text::csv_field(environment),
+        text::csv_field(&outcome)
     )
 }
 

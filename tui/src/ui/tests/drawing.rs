@@ -49,7 +49,7 @@ fn other_screens() {
         press(&mut state, script);
         state
     };
-    for (name, state) in [
+    for (name, state) in vec![
         ("waiting", new_state((80, 24))),
         ("help_80x24", with_keys((80, 24), "?")),
         ("help_60x15", with_keys((60, 15), "? j j")),

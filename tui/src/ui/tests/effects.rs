@@ -1,5 +1,7 @@
 //! Keys and what they do: scripts as tables, and the agreement of handler, footer and help.
 
+use std::fmt::Write as _;
+
 use gdrtune_session::event::{Command, RunEnd, Wish};
 
 use super::*;
@@ -215,11 +217,11 @@ fn the_docs_list_the_keys_of_the_table() {
     let of_start = crate::ui::start::keys::sections().into_iter();
     let of_start = of_start.map(|(name, all)| (name, all.iter().map(|b| (b.keys, b.help)).collect()));
     for (name, bindings) in of_runs.chain(of_start) {
-        text.push_str(&format!("\n## {name}\n\n| keys | what they do |\n|---|---|\n"));
+        write!(text, "\n## {name}\n\n| keys | what they do |\n|---|---|\n").unwrap();
         for (keys, help) in bindings {
             let names = keys.iter().map(|key| format!("`{}`", key.name()));
             let names = names.collect::<Vec<_>>().join(" ").replace('|', "\\|");
-            text.push_str(&format!("| {names} | {} |\n", help.replace('|', "\\|")));
+            writeln!(text, "| {names} | {} |", help.replace('|', "\\|")).unwrap();
         }
     }
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/keys.md");
@@ -274,9 +276,8 @@ fn state_for(context: Context, action: Action) -> State {
     press(&mut state, script);
     let script = match (context, action) {
         (Context::Main, Action::Show(Tab::Overview)) => "7",
-        (Context::Overview, Action::Up | Action::Top) => "G",
         (Context::Overview, Action::Bottom) => "g",
-        (Context::Rows, Action::Up | Action::PageUp | Action::Top) => "G",
+        (Context::Overview | Context::Rows, Action::Up | Action::PageUp | Action::Top) => "G",
         (Context::Filtered, Action::Back) => "/ a Enter",
         (Context::Marked, Action::NextMark) => "m G",
         (Context::Help, Action::Up) => "j",

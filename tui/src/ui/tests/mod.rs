@@ -6,6 +6,7 @@ mod effects;
 mod profile;
 mod scale;
 mod scrolling;
+mod search;
 
 use std::sync::LazyLock;
 

@@ -2,7 +2,10 @@
 
 use gdrtune_session::event::{Command, Phase};
 
-use crate::ui::state::{Effect, Overlay, Question, State, Stop};
+use crate::ui::{
+    state::{Effect, Overlay, Question, State, Stop},
+    tabs::search::{self, Part, grid::Grid, grid::Standing},
+};
 
 pub(super) fn quit(state: &mut State) -> Vec<Effect> {
     if state.may_leave() {
@@ -40,8 +43,35 @@ pub(super) fn answer(state: &mut State) -> Vec<Effect> {
             let resume = paused.then_some(Effect::Command(Command::Resume));
             resume.into_iter().chain([Effect::Command(Command::Finish), Effect::Redraw]).collect()
         }
+        Some(Overlay::Question(Question::Drop(point, choice))) => {
+            let command = Command::Drop { point: Some(point), choice };
+            vec![Effect::Command(command), Effect::Redraw]
+        }
         Some(Overlay::Help { .. } | Overlay::Prompt(_)) | None => vec![Effect::Redraw],
     }
+}
+
+/// Asks whether the choice under the cursor of the heat map shall be given up.
+pub(super) fn drop_choice(state: &mut State) -> Vec<Effect> {
+    let grid = Grid::of(state);
+    let chosen = grid.as_ref().and_then(|grid| Some((grid.point, search::cursor_choice(state, grid)?)));
+    let standing = grid.as_ref().zip(chosen).map(|(grid, (_, choice))| grid.standing(choice));
+    let is_ending = state.control.finishing || state.control.stop != Stop::No;
+    if is_ending || !search::is_searching(&state.run.summary) {
+        state.notice("the search is over or ending: nothing to drop");
+    } else if state.view.tabs.search.part == Part::Environments {
+        state.notice("go to the choice first: v leads to the heat map");
+    } else {
+        match (chosen, standing) {
+            (Some(_), Some(Standing::Absent)) => state.notice("the space has no such choice"),
+            (Some(_), Some(Standing::Refused)) => state.notice("the library does not offer it here: nothing to drop"),
+            (Some((point, choice)), Some(_)) => {
+                state.view.overlay = Some(Overlay::Question(Question::Drop(point, choice)));
+            }
+            _ => state.notice("there is no choice yet"),
+        }
+    }
+    vec![Effect::Redraw]
 }
 
 /// Stops the run here, so that the background can go on with it from its store.

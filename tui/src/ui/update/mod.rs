@@ -130,6 +130,7 @@ fn take_key(state: &mut State, event: KeyEvent) -> Vec<Effect> {
         Action::PauseSearch => control::pause_search(state),
         Action::Yes => control::answer(state),
         Action::Finish => control::finish(state),
+        Action::DropChoice => control::drop_choice(state),
         Action::Detach => control::detach(state),
         Action::Skip => control::tell(state, Command::Skip, "giving up the measurement that runs now"),
         Action::WriteNow => control::tell(state, Command::Write, "writing what there is so far, not verified"),
@@ -198,6 +199,14 @@ fn change_view(state: &mut State, action: Action) {
         Action::NextSection => tabs::profile::turn_section(state, true),
         Action::PreviousSection => tabs::profile::turn_section(state, false),
         Action::Load => prompt::ask_profile(state),
+        Action::Left => tabs::search::move_sideways(state, Motion::Up(1)),
+        Action::Right => tabs::search::move_sideways(state, Motion::Down(1)),
+        Action::NextPoint => tabs::search::turn_point(state, 1),
+        Action::PreviousPoint => tabs::search::turn_point(state, -1),
+        Action::NextEnvironment => tabs::search::turn_environment(state, 1),
+        Action::PreviousEnvironment => tabs::search::turn_environment(state, -1),
+        Action::Follow => tabs::search::follow(state),
+        Action::TurnPart => tabs::search::turn_part(state),
         Action::Type(edit) => prompt::edit(state, edit),
         Action::Cancel => prompt::cancel(state),
         // Taken by `take_key`.
@@ -206,6 +215,7 @@ fn change_view(state: &mut State, action: Action) {
         | Action::Suspend
         | Action::Repaint
         | Action::PauseSearch
+        | Action::DropChoice
         | Action::PausePlayback
         | Action::SeekForward
         | Action::SeekBack

@@ -39,7 +39,7 @@ fn click(state: &mut State, position: Position) -> Vec<Effect> {
     } else if layout.body.contains(position) {
         // The title is row 0.
         let Some(row) = (position.y - layout.body.y).checked_sub(1) else { return vec![] };
-        tabs::click(state, usize::from(row));
+        tabs::click(state, usize::from(row), usize::from(position.x - layout.body.x));
     } else {
         return vec![];
     }
