@@ -1,17 +1,19 @@
 //! Turns records into the aggregates of [`Run`]. Each record costs a bounded number of small steps.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::sync::Arc;
 
 use gdrtune_profiles::vocab::{Engine, Point};
 use gdrtune_session::event::{
-    Arm, Decision, Event, Extension, Failure, Level, NodeState, Phase, Record, RunEnd, Trial, TrialResult, Wish,
-    goal_words, without,
+    Arm, Decision, Event, Extension, Failure, Level, NodeState, Phase, Record, RunEnd, Trial, TrialResult, goal_words,
+    without,
 };
+
+mod search;
 
 use super::{
     run::{
         Arrival, ArrivalKind, BestKnown, Current, Draft, Ended, EnvironmentInPlay, Label, LogLine, Measured, Node,
-        Outcome, PointVerdict, Run, ShapeInPlay, Space, TrialRow, Trying,
+        Outcome, PointVerdict, Run, ShapeInPlay, TrialRow, Trying,
     },
     text,
 };
@@ -128,57 +130,8 @@ impl Run {
                 self.forget_current();
                 self.note(t_ms, Level::Info, phase_text(phase).to_owned());
             }
-            Event::Space { dimensions, environments, choices, name } => {
-                self.summary.n_environments = Some(environments);
-                let sizes = [text::count(environments, "environment"), text::count(choices.len() as u64, "choice")];
-                let name = if name.is_empty() { name } else { format!(" {name}") };
-                self.note(t_ms, Level::Info, format!("space{name}: {}", sizes.join(", ")));
-                let allowed = std::mem::take(&mut self.summary.search.space.allowed);
-                self.summary.search.space = Space { dimensions, choices, allowed };
-            }
-            Event::Predicted { point, times_us } => {
-                let allowed = times_us.iter().map(|(choice, _)| (choice.algorithm, choice.protocol)).collect();
-                self.summary.search.space.allowed.insert(point, allowed);
-            }
-            Event::EnvironmentStarted { index, environment, why } => {
-                self.forget_current();
-                let settings = environment.to_string();
-                self.note(t_ms, Level::Info, format!("environment {}: {settings} ({why})", index + 1));
-                let overlay = self.environment_number(&environment);
-                self.summary.search.start(index, overlay, settings.clone(), why.clone());
-                self.summary.environment = Some(EnvironmentInPlay { index, settings, why });
-            }
-            Event::EnvironmentScored { index, score, note, .. } => {
-                let mut line = match score {
-                    Some(score) if 0.0 < score => {
-                        format!("environment {}: best is {} the default", index + 1, text::ratio(1.0 / score))
-                    }
-                    Some(_) | None => format!("environment {}: no score", index + 1),
-                };
-                if !note.is_empty() {
-                    // Writing to a String cannot fail.
-                    write!(line, " ({note})").unwrap_or_default();
-                }
-                self.note(t_ms, if score.is_some() { Level::Info } else { Level::Warn }, line);
-                self.summary.search.score(index, score, note);
-            }
-            Event::Importance { knobs } => {
-                for knob in &knobs {
-                    self.note(t_ms, Level::Info, knob.to_string());
-                }
-                self.summary.search.knobs = knobs;
-            }
             Event::WorkersStarted { process, setup, setup_ms, .. } => {
                 self.note(t_ms, Level::Debug, format!("workers {process} ready in {setup_ms:.0} ms: {setup}"));
-            }
-            Event::Wish { wish, .. } => {
-                self.note(t_ms, Level::Info, format!("as you wished: {wish}"));
-                let pins = &mut self.summary.search.pins;
-                match wish {
-                    Wish::Pin { knob, value } => drop(pins.insert(knob, value)),
-                    Wish::Unpin { knob } => drop(pins.remove(&knob)),
-                    Wish::Drop { .. } => {}
-                }
             }
             Event::Extended(extension) => {
                 self.note(t_ms, Level::Info, extension.to_string());
@@ -205,20 +158,7 @@ impl Run {
                 self.note(t_ms, level, summary.clone());
                 self.summary.ended = Some(Ended { end: Some(end), summary });
             }
-            // The frequent ones are taken by `ingest`; the log has what matters of the site and the engine; the others are for
-            // a resume.
-            Event::Invoked(_)
-            | Event::Site { .. }
-            | Event::Probed(_)
-            | Event::Script { .. }
-            | Event::ScriptEnded { .. }
-            | Event::Finishing { .. }
-            | Event::Trial(_)
-            | Event::Log { .. }
-            | Event::Node { .. }
-            | Event::Dropped { .. }
-            | Event::Best { .. }
-            | Event::Verdict { .. } => {}
+            other => self.ingest_search(t_ms, other),
         }
     }
 
