@@ -67,6 +67,15 @@ impl LineEdit {
         }
     }
 
+    /// Puts a text where the cursor is. Line breaks and tabs within it become spaces; no other control character is taken.
+    pub(crate) fn insert(&mut self, text: &str) {
+        let text = text.trim_end_matches(['\r', '\n']);
+        let spaced = text.chars().map(|c| if matches!(c, '\r' | '\n' | '\t') { ' ' } else { c });
+        let text: String = spaced.filter(|c| !c.is_control()).collect();
+        self.text.insert_str(self.cursor, &text);
+        self.cursor += text.len();
+    }
+
     fn delete(&mut self, from: usize, to: usize) {
         self.text.replace_range(from..to, "");
         self.cursor = from;
@@ -76,6 +85,22 @@ impl LineEdit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_is_put_where_the_cursor_is_as_one_line() {
+        for (text, expected) in [
+            ("b", ("ab", "z")),
+            ("日本\n", ("a日本", "z")),
+            ("n1\nn2\r\n", ("an1 n2", "z")),
+            ("\u{1b}[2J\u{7}", ("a[2J", "z")),
+            ("", ("a", "z")),
+        ] {
+            let mut line = LineEdit::new("az");
+            line.apply(Edit::Left);
+            line.insert(text);
+            assert_eq!(line.split(), expected, "{text:?}");
+        }
+    }
 
     #[test]
     fn edits_move_and_change() {

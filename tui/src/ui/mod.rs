@@ -282,7 +282,8 @@ fn input_of(event: &TerminalEvent) -> Option<Input> {
         TerminalEvent::Key(key) => Some(Input::Key(*key)),
         TerminalEvent::Mouse(mouse) => Some(Input::Mouse(*mouse)),
         TerminalEvent::Resize(columns, rows) => Some(Input::Resize(*columns, *rows)),
-        TerminalEvent::FocusGained | TerminalEvent::FocusLost | TerminalEvent::Paste(_) => None,
+        TerminalEvent::Paste(text) => Some(Input::Paste(text.clone())),
+        TerminalEvent::FocusGained | TerminalEvent::FocusLost => None,
     }
 }
 
@@ -322,6 +323,6 @@ impl RunClock {
     fn elapsed_ms(&self) -> u64 {
         // Without a speed, records alone tell the time.
         let factor = self.speed.factor().unwrap_or(0.0);
-        self.last.map_or(0, |(t_ms, at)| t_ms + (at.elapsed().as_secs_f64() * 1000.0 * factor) as u64)
+        self.last.map_or(0, |(t_ms, at)| t_ms.saturating_add((at.elapsed().as_secs_f64() * 1000.0 * factor) as u64))
     }
 }

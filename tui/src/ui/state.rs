@@ -30,6 +30,8 @@ pub(crate) enum Input {
     Jumped(Box<Jump>),
     /// A key.
     Key(KeyEvent),
+    /// A text that was pasted.
+    Paste(String),
     /// The mouse.
     Mouse(MouseEvent),
     /// The terminal has this many columns and rows.

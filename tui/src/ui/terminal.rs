@@ -66,7 +66,8 @@ impl Screen {
         // Set first: if a later step fails, `give_back` undoes those before it.
         ENTERED.store(true, Ordering::SeqCst);
         terminal::enable_raw_mode()?;
-        execute!(io::stdout(), EnterAlternateScreen, cursor::Hide)?;
+        // Pasted text must not be taken for keys: it could end the run.
+        execute!(io::stdout(), EnterAlternateScreen, cursor::Hide, event::EnableBracketedPaste)?;
         if self.mouse == Mouse::Captured {
             execute!(io::stdout(), event::EnableMouseCapture)?;
         }
@@ -158,8 +159,14 @@ fn give_back() {
     if !ENTERED.swap(false, Ordering::SeqCst) {
         return;
     }
-    let written =
-        execute!(io::stdout(), EndSynchronizedUpdate, event::DisableMouseCapture, LeaveAlternateScreen, cursor::Show);
+    let written = execute!(
+        io::stdout(),
+        EndSynchronizedUpdate,
+        event::DisableMouseCapture,
+        event::DisableBracketedPaste,
+        LeaveAlternateScreen,
+        cursor::Show
+    );
     let cooked = terminal::disable_raw_mode();
     drop((written, cooked));
 }

@@ -366,6 +366,14 @@ impl Form {
         self.change(id, |input| input.apply(edit))
     }
 
+    /// Puts a text into the field that has the focus; one whose values are chosen takes none.
+    pub(crate) fn paste(&mut self, text: &str) -> Outcome {
+        match self.focus {
+            Focus::Field(id) if !id.is_choice() => self.change(id, |input| input.insert(text)),
+            _ => Outcome::Shown,
+        }
+    }
+
     /// Puts the next of the field's values there, or the one before.
     pub(crate) fn turn(&mut self, forward: bool) -> Outcome {
         let Focus::Field(id) = self.focus else { return Outcome::Shown };

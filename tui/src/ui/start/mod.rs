@@ -141,6 +141,7 @@ fn input_of(event: &TerminalEvent) -> Option<Input> {
         TerminalEvent::Key(key) => Some(Input::Key(*key)),
         TerminalEvent::Mouse(mouse) => Some(Input::Mouse(*mouse)),
         TerminalEvent::Resize(columns, rows) => Some(Input::Resize(*columns, *rows)),
-        TerminalEvent::FocusGained | TerminalEvent::FocusLost | TerminalEvent::Paste(_) => None,
+        TerminalEvent::Paste(text) => Some(Input::Paste(text.clone())),
+        TerminalEvent::FocusGained | TerminalEvent::FocusLost => None,
     }
 }

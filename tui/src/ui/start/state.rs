@@ -15,6 +15,8 @@ use crate::ui::{Colour, ThemeName, line_edit::LineEdit};
 pub(crate) enum Input {
     /// A key.
     Key(KeyEvent),
+    /// A text that was pasted.
+    Paste(String),
     /// The mouse.
     Mouse(MouseEvent),
     /// The terminal has this many columns and rows.

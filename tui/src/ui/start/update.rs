@@ -20,6 +20,7 @@ pub(crate) fn update(state: &mut State, input: Input) -> Vec<Effect> {
     let mut effects = match input {
         Input::Key(event) if event.kind == KeyEventKind::Release => return vec![],
         Input::Key(event) => take_key(state, event),
+        Input::Paste(text) => paste(state, &text),
         Input::Mouse(event) => take_mouse(state, event),
         Input::Resize(columns, rows) => {
             state.size = (columns, rows);
@@ -211,6 +212,19 @@ fn edit(state: &mut State, edit: Edit) -> Vec<Effect> {
     }
     state.prompt.input.apply(edit);
     (state.prompt.problem, state.prompt.is_reading) = (None, false);
+    vec![Effect::Redraw]
+}
+
+/// Takes what was pasted where text is typed. Elsewhere its characters would be commands that nobody gave.
+fn paste(state: &mut State, text: &str) -> Vec<Effect> {
+    if !state.contexts().contains(&keys::Context::Text) {
+        state.notice = Some("pasted text is taken where text is typed only".to_owned());
+    } else if state.page == Page::Form {
+        return follow(state.form.paste(text));
+    } else {
+        state.prompt.input.insert(text);
+        (state.prompt.problem, state.prompt.is_reading) = (None, false);
+    }
     vec![Effect::Redraw]
 }
 

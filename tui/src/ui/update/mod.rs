@@ -38,6 +38,7 @@ fn take(state: &mut State, input: Input) -> Vec<Effect> {
         Input::Jumped(jump) => jumped(state, *jump),
         Input::Key(event) if event.kind == KeyEventKind::Release => vec![],
         Input::Key(event) => take_key(state, event),
+        Input::Paste(text) => paste(state, &text),
         Input::Mouse(event) => mouse::take(state, event),
         Input::Resize(columns, rows) => {
             state.view.size = (columns, rows);
@@ -151,6 +152,15 @@ fn take_key(state: &mut State, event: KeyEvent) -> Vec<Effect> {
             vec![Effect::Redraw]
         }
     }
+}
+
+/// Takes what was pasted where a line is being typed. Elsewhere its characters would be commands that nobody gave.
+fn paste(state: &mut State, text: &str) -> Vec<Effect> {
+    match state.view.overlay {
+        Some(Overlay::Prompt(_)) => prompt::paste(state, text),
+        _ => state.notice("pasted text is taken where a line is typed only"),
+    }
+    vec![Effect::Redraw]
 }
 
 /// What a character means where a line is being typed.

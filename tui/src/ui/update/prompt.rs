@@ -47,10 +47,20 @@ pub(super) fn ask(state: &mut State, asks: Asks, text: String) {
     state.view.overlay = Some(Overlay::Prompt(Prompt { asks, line: LineEdit::new(text), error: None }));
 }
 
-/// Changes the line, and says what is wrong with it.
+/// Applies an edit to the line.
 pub(super) fn edit(state: &mut State, edit: Edit) {
+    change(state, |line| line.apply(edit));
+}
+
+/// Puts a text into the line.
+pub(super) fn paste(state: &mut State, text: &str) {
+    change(state, |line| line.insert(text));
+}
+
+/// Changes the line, and says what is wrong with it.
+fn change(state: &mut State, change: impl FnOnce(&mut LineEdit)) {
     let Some(Overlay::Prompt(prompt)) = &mut state.view.overlay else { return };
-    prompt.line.apply(edit);
+    change(&mut prompt.line);
     let (asks, text) = (prompt.asks, prompt.line.text().to_owned());
     if asks == Asks::Filter {
         tabs::set_filter(state, Filter::new(&text));

@@ -271,3 +271,16 @@ fn every_key_of_the_help_does_something() {
         }
     }
 }
+
+#[test]
+fn pasted_text_goes_into_a_field_and_is_no_key() {
+    let mut state = lists(SIZE);
+    let paste = |state: &mut State, text: &str| update(state, Input::Paste(text.to_owned()));
+    assert_eq!(paste(&mut state, "dq"), [Effect::Redraw], "neither a demo nor the end");
+    press(&mut state, "n Tab");
+    let check = Effect::Ask(Request::Check(words("tune -w n1,n2")));
+    assert_eq!(paste(&mut state, "n1,n2\n"), [check, Effect::Redraw]);
+    press(&mut state, "Esc o");
+    paste(&mut state, "/tmp/a profile\n");
+    assert_eq!(press(&mut state, "Enter"), [Effect::Ask(Request::Open("/tmp/a profile".to_owned()))]);
+}
