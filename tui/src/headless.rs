@@ -246,7 +246,7 @@ impl<W: Write + Send> Progress for PlainLines<W> {
             }
             Event::Shape { index, of, nodes, ranks } => {
                 self.say_score(t)?;
-                self.line(t, &format!("== shape {} of {of}: {nodes} node(s), {ranks} ranks", index + 1))
+                self.line(t, &format!("== shape {} of {of}: {nodes} node(s), {ranks} ranks", u64::from(*index) + 1))
             }
             Event::Phase { phase } => {
                 self.enter(*phase, t);

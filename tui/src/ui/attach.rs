@@ -73,7 +73,7 @@ pub(crate) fn follow(mut follower: Follower, mut pulse: Pulse, sender: &Unbounde
         let records = news.records.into_iter().map(|record| Input::Record(Box::new(record)));
         // The run's clock has gone on since its last record.
         let now = last_ms.filter(|_| news.writer == Writer::Alive && !pulse.is_over());
-        let now = now.map(|t_ms| Input::Tick(t_ms + news.quiet.as_millis() as u64));
+        let now = now.map(|t_ms| Input::Tick(t_ms.saturating_add(news.quiet.as_millis() as u64)));
         for input in records.chain(now).chain(gone.map(Input::Severed)) {
             // A UI that was left is noticed by the loop.
             sender.send(input).ok();

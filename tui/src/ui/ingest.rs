@@ -107,7 +107,7 @@ impl Run {
             Event::Shape { index, of, nodes, ranks } => {
                 self.summary.start_shape(ShapeInPlay { index, of, n_nodes: nodes, n_ranks: ranks });
                 let sizes = [text::count(u64::from(nodes), "node"), text::count(u64::from(ranks), "rank")];
-                self.note(t_ms, Level::Info, format!("shape {} of {of}: {}", index + 1, sizes.join(", ")));
+                self.note(t_ms, Level::Info, format!("shape {} of {of}: {}", text::nth(index), sizes.join(", ")));
             }
             Event::NodeSet { hosts, nodes, ranks, left_out } => {
                 let sizes = [text::count(u64::from(nodes), "node"), text::count(u64::from(ranks), "rank")];

@@ -72,7 +72,7 @@ pub(super) fn row(area: Rect, index: usize) -> Option<Rect> {
 pub(super) fn draw_parts(parts: Vec<Span<'_>>, area: Rect, buffer: &mut Buffer) -> u16 {
     let mut x = area.x;
     for part in parts {
-        let width = part.width() as u16;
+        let width = u16::try_from(part.width()).unwrap_or(u16::MAX);
         if area.right() < x.saturating_add(width) {
             break;
         }
@@ -120,10 +120,7 @@ pub(super) fn line_spans(line: &LineEdit, columns: usize, theme: &Theme) -> [Spa
     let under = if under.is_empty() { theme.glyphs.text_cursor } else { under };
     // Of a line that is too long, the part around the cursor is shown.
     let room = columns.saturating_sub(text::width(under));
-    let mut start = before;
-    while room < text::width(start) {
-        start = start.get(start.chars().next().map_or(0, char::len_utf8)..).unwrap_or_default();
-    }
+    let start = text::fit_end(before, room);
     let rest = text::fit(rest, room.saturating_sub(text::width(start)), "");
     [Span::raw(start.to_owned()), Span::styled(under.to_owned(), theme.selected), Span::raw(rest)]
 }

@@ -30,6 +30,18 @@ pub(crate) fn fit(text: &str, columns: usize, ellipsis: &str) -> String {
     fitted
 }
 
+/// The end of a text, as much as fits into so many columns.
+pub(crate) fn fit_end(text: &str, columns: usize) -> &str {
+    let mut used = 0;
+    let mut utf8 = [0; 4];
+    let is_wide_enough = |(_, c): &(usize, char)| {
+        used += width(c.encode_utf8(&mut utf8));
+        used <= columns
+    };
+    let start = text.char_indices().rev().take_while(is_wide_enough).last().map_or(text.len(), |(start, _)| start);
+    text.get(start..).unwrap_or_default()
+}
+
 /// The text with every control character, line breaks too, as a space.
 pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
@@ -111,6 +123,12 @@ pub(crate) fn trim(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// The number of what has this index, for people: they count from 1.
+pub(crate) fn nth(index: impl Into<u64>) -> u64 {
+    // A stored run may say anything.
+    index.into().saturating_add(1)
+}
+
 /// Says `1 node`, `4 nodes`.
 pub(crate) fn count(n: u64, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
@@ -148,6 +166,20 @@ mod tests {
             ("ab", 1, "…"),
         ] {
             assert_eq!(fit(text, columns, "…"), expected, "{text} {columns}");
+        }
+    }
+
+    #[test]
+    fn of_a_text_that_is_too_long_its_end_is_kept() {
+        for (text, columns, expected) in [
+            ("node01", 6, "node01"),
+            ("node01", 2, "01"),
+            ("日本語", 5, "本語"),
+            ("日本語", 1, ""),
+            ("ab", 0, ""),
+            ("", 3, ""),
+        ] {
+            assert_eq!(fit_end(text, columns), expected, "{text} {columns}");
         }
     }
 

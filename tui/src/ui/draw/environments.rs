@@ -105,7 +105,7 @@ fn line_of(
     };
     let mut line = Line::from(vec![
         Span::styled(format!(" {best}"), theme.best_series),
-        Span::raw(format!("{:>4}", each.index + 1)),
+        Span::raw(format!("{:>4}", text::nth(each.index))),
         Span::styled(format!("{gain_text:>8} {}", filled.repeat(n_filled)), style),
         Span::styled(empty.repeat(BAR_COLUMNS - n_filled), theme.dim),
         Span::styled(format!("  {:11}", format!("{symbol} {}", stage.word())), stage_style),

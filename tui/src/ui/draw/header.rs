@@ -60,7 +60,8 @@ fn draw_label(state: &State, summary: &Summary, theme: &Theme, area: Rect, buffe
     let dot = theme.glyphs.dot;
     let hosts = text::fit(&label.hosts, usize::from(area.width / 3), theme.glyphs.ellipsis);
     let (n_nodes, n_ranks) = label.shape.map_or((label.n_nodes, label.n_ranks), |shape| (shape.n_nodes, shape.n_ranks));
-    let shape = label.shape.map(|shape| format!("shape {} of {}: ", shape.index + 1, shape.of)).unwrap_or_default();
+    let shape =
+        label.shape.map(|shape| format!("shape {} of {}: ", text::nth(shape.index), shape.of)).unwrap_or_default();
     let nodes = text::count(u64::from(n_nodes), "node");
     let ranks = text::count(u64::from(n_ranks), "rank");
     parts.push(Span::raw(format!("  {hosts}")));
@@ -157,7 +158,7 @@ fn draw_trying(summary: &Summary, theme: &Theme, area: Rect, buffer: &mut Buffer
     };
     if let Some(environment) = &summary.environment {
         let of = summary.n_environments.map_or_else(String::new, |n| format!(" of {n}"));
-        line.push_str(&format_environment(environment.index + 1, &of, &environment.settings, theme));
+        line.push_str(&format_environment(text::nth(environment.index), &of, &environment.settings, theme));
         if !environment.why.is_empty() {
             line.push_str(&["  (", &environment.why, ")"].concat());
         }

@@ -82,7 +82,7 @@ fn environment_text(state: &State, grid: &Grid<'_>, held: impl Fn(bool) -> &'sta
     let Some(row) = summary.search.environment_of(grid.overlay) else { return String::new() };
     let held = held(state.view.tabs.search.environment.is_some());
     let of = summary.n_environments.map_or_else(String::new, |n| format!(" of {n}"));
-    format!("environment {}{of}{held}: {}", row.index + 1, text::one_line(&row.settings))
+    format!("environment {}{of}{held}: {}", text::nth(row.index), text::one_line(&row.settings))
 }
 
 fn draw_note(note: &str, theme: &Theme, area: Rect, buffer: &mut Buffer) {

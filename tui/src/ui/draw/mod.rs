@@ -94,9 +94,10 @@ fn draw_cursor(theme: &Theme, place: Rect, buffer: &mut Buffer) {
 
 /// Draws spans at the right end, if they fit beside what is there already; says whether they did.
 fn draw_right(spans: Vec<Span<'_>>, used: u16, area: Rect, buffer: &mut Buffer) -> bool {
-    let width = spans.iter().map(Span::width).sum::<usize>() as u16;
-    let fits = used + 2 + width <= area.width;
+    let width: usize = spans.iter().map(Span::width).sum();
+    let fits = usize::from(used) + 2 + width <= usize::from(area.width);
     if fits {
+        let width = width as u16;
         let place = Rect { x: area.right() - width, width, ..area };
         draw_parts(spans, place, buffer);
     }

@@ -28,7 +28,7 @@ impl Run {
             Event::EnvironmentStarted { index, environment, why } => {
                 self.forget_current();
                 let settings = environment.to_string();
-                self.note(t_ms, Level::Info, format!("environment {}: {settings} ({why})", index + 1));
+                self.note(t_ms, Level::Info, format!("environment {}: {settings} ({why})", text::nth(index)));
                 let overlay = self.environment_number(&environment);
                 self.summary.search.start(index, overlay, settings.clone(), why.clone());
                 self.summary.environment = Some(EnvironmentInPlay { index, settings, why });
@@ -36,9 +36,9 @@ impl Run {
             Event::EnvironmentScored { index, score, note, .. } => {
                 let mut line = match score {
                     Some(score) if 0.0 < score => {
-                        format!("environment {}: best is {} the default", index + 1, text::ratio(1.0 / score))
+                        format!("environment {}: best is {} the default", text::nth(index), text::ratio(1.0 / score))
                     }
-                    Some(_) | None => format!("environment {}: no score", index + 1),
+                    Some(_) | None => format!("environment {}: no score", text::nth(index)),
                 };
                 if !note.is_empty() {
                     // Writing to a String cannot fail.

@@ -270,7 +270,7 @@ pub(super) fn copied(state: &State) -> Option<String> {
         let row = rows.get(table::cursor_row(state, &rows))?;
         let gain = table::gain(row).map_or_else(String::new, |gain| format!(", {} the default", text::ratio(gain)));
         let note = if row.note.is_empty() { String::new() } else { format!(" ({})", row.note) };
-        let (number, word) = (row.index + 1, Stage::of(summary, row).word());
+        let (number, word) = (text::nth(row.index), Stage::of(summary, row).word());
         let trials = text::count(row.n_trials, "trial");
         return Some(one_line(&format!(
             "environment {number}: {}: {word}{gain}, {trials}: {}{note}",
@@ -295,7 +295,7 @@ pub(super) fn exported(state: &State) -> Option<String> {
     for (overlay, point, cells) in summary.search.all_cells() {
         let grid = Grid::at(state, point, overlay);
         let row = summary.search.environment_of(overlay);
-        let number = row.map_or_else(String::new, |row| (row.index + 1).to_string());
+        let number = row.map_or_else(String::new, |row| text::nth(row.index).to_string());
         let settings = state.run.environments.get(overlay as usize).map_or("", String::as_str);
         for (choice, cell) in cells {
             is_empty = false;

@@ -3,6 +3,7 @@
 mod cluster;
 mod drawing;
 mod effects;
+mod hostile;
 mod profile;
 mod scale;
 mod scrolling;
