@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use gdrtune_profiles::vocab::{Engine, Point};
+use gdrtune_profiles::{
+    profile::{ByteRange, Profile, Rule},
+    vocab::{Engine, Point},
+};
 use gdrtune_session::event::{
     Arm, Decision, Event, Extension, Failure, Level, NodeState, Phase, Record, RunEnd, Trial, TrialResult, goal_words,
     without,
@@ -156,6 +159,10 @@ impl Run {
                     RunEnd::NodesLost | RunEnd::Failed => Level::Error,
                 };
                 self.note(t_ms, level, summary.clone());
+                if end == RunEnd::DefaultsBest {
+                    // Runs of earlier versions do not tell their profile.
+                    self.summary.withhold(|_| false);
+                }
                 self.summary.ended = Some(Ended { end: Some(end), summary });
             }
             other => self.ingest_search(t_ms, other),
@@ -250,6 +257,9 @@ impl Run {
         let what = [text::count(rules, "rule"), text::count(settings, "setting")].join(", ");
         let word = if draft.profile.run.unverified { "would ship now" } else { "ships" };
         self.note(draft.t_ms, Level::Debug, format!("{word}: {what}"));
+        if !draft.profile.run.unverified {
+            self.summary.withhold(|point| ships(&draft.profile, point));
+        }
         self.summary.draft = Some(Arc::new(draft));
     }
 
@@ -269,6 +279,15 @@ impl Run {
     fn note(&mut self, t_ms: u64, level: Level, text: String) {
         self.log.push(LogLine { t_ms, level, host: String::new(), text });
     }
+}
+
+/// Whether a profile changes anything at a point.
+fn ships(profile: &Profile, point: Point) -> bool {
+    let covers = |rule: &Rule| {
+        let ByteRange { min, max } = rule.bytes;
+        rule.collective == point.collective && min <= point.bytes && max.is_none_or(|max| point.bytes <= max)
+    };
+    !profile.env.is_empty() || profile.rule.iter().any(covers)
 }
 
 impl Label {

@@ -59,7 +59,7 @@ impl Run {
                 match wish {
                     Wish::Pin { knob, value } => drop(pins.insert(knob, value)),
                     Wish::Unpin { knob } => drop(pins.remove(&knob)),
-                    Wish::Drop { .. } => {}
+                    Wish::Drop { point, choice } => self.summary.give_up(point, choice),
                 }
             }
             // The frequent ones are taken by `ingest`, and those about the whole run after them; the log has what matters of the

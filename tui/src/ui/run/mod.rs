@@ -258,6 +258,25 @@ impl Summary {
         verdicts
     }
 
+    /// The user gave a choice up, at one point or at all: what it gained is none of the run's any more.
+    pub(crate) fn give_up(&mut self, point: Option<Point>, choice: Choice) {
+        for (_, series) in self.points.iter_mut().filter(|(at, _)| point.is_none_or(|point| point == **at)) {
+            series.best.take_if(|best| best.choice == Some(choice));
+        }
+    }
+
+    /// What the A/B found faster at a point does not ship where its rule failed as a whole: the default stays there.
+    pub(crate) fn withhold(&mut self, ships: impl Fn(Point) -> bool) {
+        for (point, series) in &mut self.points {
+            if let Some(verdict) = &mut series.verdict
+                && verdict.decision == Decision::Ship
+                && !ships(*point)
+            {
+                verdict.decision = Decision::Keep;
+            }
+        }
+    }
+
     /// The best against the default, if anything is known.
     pub(crate) fn gain(&self) -> Option<Gain> {
         let verified = self.is_over() || self.phase.is_some_and(|p| Phase::Verify < p);

@@ -4,6 +4,7 @@ mod cluster;
 mod drawing;
 mod effects;
 mod hostile;
+mod outcome;
 mod profile;
 mod scale;
 mod scrolling;
