@@ -224,7 +224,7 @@ impl Session {
                         self.dirty = true;
                     }
                     Effect::Suspend => {
-                        screen.suspend(signals).await?;
+                        screen.suspend(signals, &self.state.suspension_words()).await?;
                         self.dirty = true;
                     }
                     Effect::Command(command) => {

@@ -8,6 +8,7 @@ use gdrtune_profiles::{
     vocab::{Choice, Collective, Point},
 };
 use gdrtune_session::event::{Command, Record, RunEnd};
+use gdrtune_wire::SILENCE_LIMIT;
 
 use super::{
     keys::Context,
@@ -355,6 +356,19 @@ impl State {
         let ended = self.run.summary.ended.as_ref();
         // One that had come to its end by then is shown as such.
         self.control.is_detaching && ended.is_some_and(|ended| matches!(ended.end, Some(RunEnd::Interrupted) | None))
+    }
+
+    /// What a shell shall show of a process that is suspended here: nodes are not held for one that stands still.
+    pub(crate) fn suspension_words(&self) -> String {
+        let is_real = self.run.summary.label.as_ref().is_some_and(|label| label.engine.is_real());
+        if self.may_leave() || !is_real {
+            return String::new();
+        }
+        let seconds = SILENCE_LIMIT.as_secs();
+        format!(
+            "gdrtune: fg within {seconds} s, or the nodes end the run, which gdrtune runs resume then goes on with; to \
+             leave it running, fg and q d\n"
+        )
     }
 
     /// Whether leaving needs no question: there is no run to lose.

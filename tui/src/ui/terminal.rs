@@ -121,12 +121,14 @@ impl Screen {
         execute!(self.terminal.backend_mut(), clipboard::CopyToClipboard::to_clipboard_from(text))
     }
 
-    /// Gives the terminal back, stops the process group as the terminal's own ^Z would, and takes it again.
+    /// Gives the terminal back with these words on it, stops the process group as the terminal's own ^Z would, and takes it
+    /// again.
     ///
     /// # Errors
     /// The terminal is gone.
-    pub(crate) async fn suspend(&mut self, signals: &mut Signals) -> io::Result<()> {
+    pub(crate) async fn suspend(&mut self, signals: &mut Signals, words: &str) -> io::Result<()> {
         give_back();
+        io::stderr().write_all(words.as_bytes())?;
         process::kill_current_process_group(Signal::TSTP)?;
         tokio::select! {
             _ = signals.continued.recv() => {}

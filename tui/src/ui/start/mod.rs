@@ -115,7 +115,7 @@ async fn drive(
                     dirty = true;
                 }
                 Effect::Suspend => {
-                    screen.suspend(signals).await?;
+                    screen.suspend(signals, "").await?;
                     dirty = true;
                 }
                 Effect::Ask(request) => ask(request),

@@ -462,3 +462,24 @@ fn the_environment_decides_about_colours_and_characters() {
         assert_eq!((options.theme, options.colour, options.charset), (theme, colour, charset), "{variables:?}");
     }
 }
+
+#[test]
+fn whoever_suspends_a_run_that_holds_nodes_is_told_what_follows() {
+    let size = (80, 24);
+    let mut simulated = searching(size);
+    if let Some(label) = &mut simulated.run.summary.label {
+        label.engine = gdrtune_profiles::vocab::Engine::Sim;
+    }
+    for (state, is_told) in [
+        (searching(size), true),
+        (verifying(size), true),
+        (new_state(size), false),
+        (finished(size), false),
+        (attached(size), false),
+        (replayed(size), false),
+        (simulated, false),
+    ] {
+        let words = state.suspension_words();
+        assert_eq!(words.contains("fg within 12 s"), is_told, "{words}");
+    }
+}
