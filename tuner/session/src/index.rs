@@ -8,7 +8,7 @@ use std::{
 };
 
 use gdrtune_profiles::vocab::Point;
-use rusqlite::{Connection, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, TransactionBehavior, params};
 
 use crate::{
     event::{Decision, Event, Invocation, RunEnd},
@@ -103,14 +103,30 @@ pub fn refresh(dir: &Path, mut may_read: impl FnMut() -> bool) -> Result<Listing
         return Ok(Listing::default());
     }
     let path = dir.join(FILE_NAME);
-    let sqlite = |source| IndexError::Sqlite { path: path.clone(), source };
-    let mut connection = Connection::open(&path).map_err(sqlite)?;
+    match refresh_file(&path, &files, &mut may_read) {
+        Err(error) if is_damage(&error) => {
+            // Everything in it is in the runs, too.
+            fs::remove_file(&path).map_err(|_unremovable| IndexError::Sqlite { path: path.clone(), source: error })?;
+            refresh_file(&path, &files, &mut may_read)
+        }
+        result => result,
+    }
+    .map_err(|source| IndexError::Sqlite { path, source })
+}
+
+/// Whether the file is no database, or no whole one.
+fn is_damage(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt))
+}
+
+fn refresh_file(path: &Path, files: &[PathBuf], may_read: &mut impl FnMut() -> bool) -> rusqlite::Result<Listing> {
+    let mut connection = Connection::open(path)?;
     // At once for writing: two that read first and write then would refuse each other.
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sqlite)?;
-    prepare(&transaction).map_err(sqlite)?;
-    let mut known = known(&transaction).map_err(sqlite)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    prepare(&transaction)?;
+    let mut known = known(&transaction)?;
     let mut stale = Vec::new();
-    for file in &files {
+    for file in files {
         let name = name_of(file);
         let stamp = stamp(file);
         if known.remove(&name) != stamp || stamp.is_none() {
@@ -119,18 +135,18 @@ pub fn refresh(dir: &Path, mut may_read: impl FnMut() -> bool) -> Result<Listing
     }
     let mut n_left = stale.len();
     for gone in known.keys() {
-        forget(&transaction, gone).map_err(sqlite)?;
+        forget(&transaction, gone)?;
     }
     for (name, file, stamp) in stale {
         if !may_read() {
             break;
         }
-        take(&transaction, &name, file, stamp).map_err(sqlite)?;
+        take(&transaction, &name, file, stamp)?;
         n_left -= 1;
     }
-    let rows = query(&transaction).map_err(sqlite)?;
-    let unreadable = problems(&transaction).map_err(sqlite)?;
-    transaction.commit().map_err(sqlite)?;
+    let rows = query(&transaction)?;
+    let unreadable = problems(&transaction)?;
+    transaction.commit()?;
     Ok(Listing { rows, unreadable, n_left })
 }
 
@@ -400,6 +416,29 @@ mod tests {
             assert_eq!((row.name.as_str(), row.end.as_str(), row.ranks, row.gain), ("r1", "defaults best", 4, None));
             assert!(listing.unreadable[0].contains("r2.jsonl:1"), "{:?}", listing.unreadable);
         }
+    }
+
+    #[test]
+    fn a_damaged_index_is_made_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        store(dir.path(), "run-a", [started()]);
+        let names = || {
+            let listing = refresh(dir.path(), || true).unwrap();
+            listing.rows.into_iter().map(|row| row.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(), ["run-a"]);
+        let path = dir.path().join(FILE_NAME);
+        let whole = fs::read(&path).unwrap();
+        let spoiled = [&whole[..100], &vec![0xff; whole.len() - 100]].concat();
+        for bytes in
+            [&b"no database, but long enough to be taken for one that is not one"[..], &spoiled, &whole[..5000]]
+        {
+            fs::write(&path, bytes).unwrap();
+            assert_eq!(names(), ["run-a"]);
+        }
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(refresh(dir.path(), || true).is_err(), "what is not ours stays");
     }
 
     #[test]
