@@ -102,8 +102,11 @@ impl Run {
         match event {
             started @ Event::RunStarted { .. } => self.ingest_start(t_ms, started),
             Event::Resumed { at, trials, .. } => {
-                // Its process ended, not the run.
+                // Its process ended, not the run, which is where it was: it tells no phase again that it has told.
                 self.summary.ended = None;
+                if let Some((phase, environment)) = self.summary.before_end.take() {
+                    (self.summary.phase, self.summary.environment) = (phase, environment);
+                }
                 let trials = text::count(trials, "trial");
                 self.note(t_ms, Level::Info, format!("resumed at {at}: {trials} are kept"));
             }
@@ -128,8 +131,9 @@ impl Run {
                 self.note(t_ms, Level::Warn, format!("emulated nodes: {why}"));
             }
             Event::Phase { phase } => {
-                self.summary.phase = Some(phase);
-                self.summary.environment = None;
+                let environment = self.summary.environment.take();
+                let before = self.summary.phase.replace(phase);
+                self.summary.before_end = (phase == Phase::Done).then_some((before, environment));
                 self.forget_current();
                 self.note(t_ms, Level::Info, phase_text(phase).to_owned());
             }

@@ -65,6 +65,8 @@ pub(crate) struct Summary {
     /// Set by the first record.
     pub(crate) label: Option<Label>,
     pub(crate) phase: Option<Phase>,
+    /// Phase and environment before the end: where a run goes on that was ended too early.
+    pub(crate) before_end: Option<(Option<Phase>, Option<EnvironmentInPlay>)>,
     /// By rank order.
     pub(crate) nodes: BTreeMap<u32, Node>,
     /// What they have, and which are alike.

@@ -1,4 +1,4 @@
-//! What the UI says was gained must be what ships.
+//! What the UI says of a run's state and gains must be what the run does and ships.
 
 use gdrtune_profiles::{
     profile::Profile,
@@ -69,4 +69,19 @@ fn what_the_user_dropped_is_no_best_any_more() {
     assert_eq!(bests(&state), before[1..], "at that point");
     tell(&mut state, Event::Wish { question: 1, wish: Wish::Drop { point: None, choice } });
     assert!(bests(&state).iter().all(|(_, best)| *best != choice), "at all of them");
+}
+
+#[test]
+fn a_run_that_goes_on_is_in_the_phase_in_which_it_was_ended() {
+    let mut state = searching((120, 40));
+    let before = (state.run.summary.phase, state.run.summary.environment.clone());
+    for _ in 0..2 {
+        tell(&mut state, Event::Phase { phase: Phase::Done });
+        tell(&mut state, Event::Finished { end: RunEnd::Interrupted, summary: String::new() });
+        let by = gdrtune_session::event::Owner { pid: 1, host: "head".to_owned() };
+        tell(&mut state, Event::Resumed { at: String::new(), trials: 1, by });
+        assert_eq!((state.run.summary.phase, state.run.summary.environment.clone()), before);
+    }
+    press(&mut state, "F");
+    assert!(state.view.overlay.is_some(), "its search can be finished");
 }
