@@ -228,7 +228,7 @@ impl Summary {
         if let Some(label) = &mut self.label {
             (label.hosts, label.n_nodes, label.n_ranks) = (hosts, n_nodes, n_ranks);
             if 0 < self.n_trials {
-                label.budget_ms = label.budget_ms.map(|budget| budget + t_ms);
+                label.budget_ms = label.budget_ms.map(|budget| budget.saturating_add(t_ms));
             }
         }
         self.draft = None;

@@ -483,3 +483,14 @@ fn whoever_suspends_a_run_that_holds_nodes_is_told_what_follows() {
         assert_eq!(words.contains("fg within 12 s"), is_told, "{words}");
     }
 }
+
+#[test]
+fn the_name_of_a_knob_alone_asks_for_a_value() {
+    for name in ["algo", "channels", "NCCL_SOCKET_IFNAME"] {
+        let mut state = searching((80, 24));
+        press(&mut state, "P");
+        update(&mut state, Input::Paste(name.to_owned()));
+        let Some(Overlay::Prompt(prompt)) = &state.view.overlay else { panic!("a line is typed") };
+        assert_eq!(prompt.error, Some(format!("{name} is not pinned: add = and a value")));
+    }
+}

@@ -6,6 +6,7 @@ use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use serde_json::Value;
 
 use super::*;
+use crate::ui::{run::Run, state::Jump};
 
 /// A generator that is the same everywhere (Knuth's MMIX constants).
 struct Dice(u64);
@@ -48,9 +49,15 @@ fn spoil(value: &mut Value, dice: &mut Dice) {
             if dice.roll(40) == 0 {
                 all.clear();
             }
-            all.iter_mut().for_each(|value| spoil(value, dice));
+            for value in all {
+                spoil(value, dice);
+            }
         }
-        Value::Object(all) => all.values_mut().for_each(|value| spoil(value, dice)),
+        Value::Object(all) => {
+            for value in all.values_mut() {
+                spoil(value, dice);
+            }
+        }
         _ => {}
     }
 }
@@ -66,13 +73,17 @@ fn spoiled_records_and_any_keys_are_taken_and_drawn() {
         println!("seed {seed}");
         let mut dice = Dice(seed);
         let mut state = if dice.roll(3) == 0 { replayed((80, 24)) } else { new_state((80, 24)) };
+        let mut past = vec![state.run.clone()];
         for mut line in lines.clone() {
             spoil(&mut line, &mut dice);
             // What is no record is refused where the store is read.
             let Ok(record) = serde_json::from_value::<Record>(line) else { continue };
             feed(&mut state, [&record]);
             for _ in 0..dice.roll(3) {
-                act(&mut state, &mut dice);
+                act(&mut state, &past, &mut dice);
+            }
+            if dice.roll(50) == 0 {
+                past.push(state.run.clone());
             }
             if dice.roll(8) == 0 {
                 let charset = if dice.roll(2) == 0 { Charset::Unicode } else { Charset::Ascii };
@@ -86,6 +97,7 @@ fn spoiled_records_and_any_keys_are_taken_and_drawn() {
 fn numbers_at_their_end_are_shown() {
     for event in [
         r#"{"type":"environment_started","index":18446744073709551615,"environment":{},"why":"start"}"#,
+        r#"{"type":"node_set","hosts":"n1","nodes":4294967295,"ranks":4294967295,"left_out":[]}"#,
         r#"{"type":"shape","index":4294967295,"of":1,"nodes":4294967295,"ranks":4294967295}"#,
     ] {
         let mut state = searching((120, 40));
@@ -125,7 +137,8 @@ fn a_line_of_twenty_thousand_characters_is_drawn_at_once() {
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
 }
 
-fn act(state: &mut State, dice: &mut Dice) {
+/// A key, a click, a new size; where a replay is told to go elsewhere, it does.
+fn act(state: &mut State, past: &[Run], dice: &mut Dice) {
     let input = match dice.roll(10) {
         0 => {
             let kind = match dice.roll(3) {
@@ -152,8 +165,15 @@ fn act(state: &mut State, dice: &mut Dice) {
         }
     };
     for effect in update(state, input) {
-        if let Effect::Load(name) = effect {
-            update(state, Input::Loaded { name, read: Err("no".to_owned()) });
+        match effect {
+            Effect::Load(name) => {
+                update(state, Input::Loaded { name, read: Err("no".to_owned()) });
+            }
+            Effect::Play(_) => {
+                let (run, t_ms) = (past[dice.roll(past.len())].clone(), dice.roll(100_000) as u64);
+                update(state, Input::Jumped(Box::new(Jump { run, t_ms })));
+            }
+            _ => {}
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use gdrtune_profiles::profile::Profile;
 use gdrtune_session::event::Command;
-use gdrtune_tuner::space::check_pin;
+use gdrtune_tuner::space::{PinError, check_pin};
 
 use crate::{
     cli::parse_duration_s,
@@ -132,8 +132,13 @@ fn pin(state: &State, text: &str) -> Result<Command, String> {
         None => {
             // What is wrong with the name comes first.
             let known = search.space.dimensions.get(text.trim()).and_then(|values| values.first());
-            check(text.trim(), known.and_then(Option::as_deref))?;
-            Err(format!("{} is not pinned: add = and a value", text.trim()))
+            let value = known.and_then(Option::as_deref);
+            match check_pin(&search.space.dimensions, &search.space.choices, text.trim(), value) {
+                Ok(_) | Err(PinError::NeverUnset { .. }) => {
+                    Err(format!("{} is not pinned: add = and a value", text.trim()))
+                }
+                Err(error) => Err(error.to_string()),
+            }
         }
     }
 }
