@@ -51,6 +51,7 @@ for view in 2:sizes 3:search 4:cluster 5:trials 6:profile 7:log; do
   keys "${view%%:*}"
   until_shown " ${view%%:*} [A-Z]" 5
   sleep 0.5
+  [ "$view" != 4:cluster ] || { keys Right Down Right && sleep 0.5; }
   save "${view##*:}"
 done
 
@@ -76,7 +77,7 @@ keys Space x
 until_shown 'giving up the measurement' 5
 keys P
 typed 'proto=lll'
-until_shown 'proto=lll.*(nearest|mean|pin one of|ll128)' 5
+until_shown 'did you mean .ll.' 5
 save pin
 keys BSpace Enter
 until_shown ' PINNED proto=ll' 30
