@@ -12,7 +12,7 @@ use crate::ui::run::Gain;
 const PROFILE: &str = include_str!("../../../../profiles/tests/golden/nccl.toml");
 
 fn tell(state: &mut State, event: Event) {
-    update(state, Input::Record(Box::new(Record { seq: 0, t_ms: 0, event })));
+    feed(state, [&Record { seq: 0, t_ms: 0, event }]);
 }
 
 /// A verified run whose A/B found every point twice as fast, and the profile that it wrote.
