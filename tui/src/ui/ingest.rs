@@ -128,7 +128,9 @@ impl Run {
                 self.summary.phase = Some(phase);
                 self.summary.environment = None;
                 self.forget_current();
-                self.note(t_ms, Level::Info, phase_text(phase).to_owned());
+                if let Some(text) = phase_text(phase) {
+                    self.note(t_ms, Level::Info, text.to_owned());
+                }
             }
             Event::WorkersStarted { process, setup, setup_ms, .. } => {
                 self.note(t_ms, Level::Debug, format!("workers {process} ready in {setup_ms:.0} ms: {setup}"));
@@ -317,13 +319,14 @@ const fn decision_text(decision: Decision) -> &'static str {
     }
 }
 
-const fn phase_text(phase: Phase) -> &'static str {
+const fn phase_text(phase: Phase) -> Option<&'static str> {
     match phase {
-        Phase::Connect => "connecting to the nodes",
-        Phase::Baseline => "measuring the defaults",
-        Phase::Search => "searching",
-        Phase::Verify => "verifying the winners against the defaults",
-        Phase::Write => "writing the files",
-        Phase::Done => "done",
+        Phase::Connect => Some("connecting to the nodes"),
+        Phase::Baseline => Some("measuring the defaults"),
+        Phase::Search => Some("searching"),
+        Phase::Verify => Some("verifying the winners against the defaults"),
+        Phase::Write => Some("writing the files"),
+        // How it ended is told next.
+        Phase::Done => None,
     }
 }
