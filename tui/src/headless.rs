@@ -10,7 +10,7 @@ use gdrtune_session::event::{
     Arm, Decision, Event, Failure, Level, NodeState, Phase, Record, Trial, TrialResult, goal_words, without,
 };
 
-use crate::ui::text::count;
+use crate::ui::text::{count, shape};
 
 /// Shortest time between two progress lines, in milliseconds.
 const PROGRESS_EVERY_MS: u64 = 2_000;
@@ -249,8 +249,7 @@ impl<W: Write + Send> Progress for PlainLines<W> {
             }
             Event::Shape { index, of, nodes, ranks } => {
                 self.say_score(t)?;
-                let (nodes, ranks) = (count(u64::from(*nodes), "node"), count(u64::from(*ranks), "rank"));
-                self.line(t, &format!("shape {} of {of}: {nodes}, {ranks}", index + 1))
+                self.line(t, &format!("shape {} of {of}: {}", index + 1, shape(*nodes, *ranks)))
             }
             Event::Phase { phase } => {
                 self.enter(*phase, t);
@@ -266,17 +265,17 @@ impl<W: Write + Send> Progress for PlainLines<W> {
             Event::EnvironmentStarted { index, environment, why } => {
                 self.say_score(t)?;
                 let why = if *index == 0 { format!(" ({why})") } else { String::new() };
-                self.line(t, &format!("environment {index}: {environment}{why}"))
+                self.line(t, &format!("environment {}: {environment}{why}", index + 1))
             }
             Event::EnvironmentScored { index, score: Some(score), note, .. } => {
                 let note = if note.is_empty() { String::new() } else { format!(" ({note})") };
                 self.score =
-                    Some(format!("environment {index}: best choices take {score:.3} of the default time{note}"));
+                    Some(format!("environment {}: best choices take {score:.3} of the default time{note}", index + 1));
                 Ok(())
             }
             Event::EnvironmentScored { index, score: None, note, .. } => {
                 let why = if note.is_empty() { "nothing was measured in it" } else { note };
-                self.line(t, &format!("environment {index}: failed: {why}"))
+                self.line(t, &format!("environment {}: failed: {why}", index + 1))
             }
             Event::Trial(trial) => self.trial(t, trial),
             Event::Importance { knobs } => {

@@ -106,8 +106,8 @@ impl Run {
             }
             Event::Shape { index, of, nodes, ranks } => {
                 self.summary.start_shape(ShapeInPlay { index, of, n_nodes: nodes, n_ranks: ranks });
-                let sizes = [text::count(u64::from(nodes), "node"), text::count(u64::from(ranks), "rank")];
-                self.note(t_ms, Level::Info, format!("shape {} of {of}: {}", index + 1, sizes.join(", ")));
+                let sizes = text::shape(nodes, ranks);
+                self.note(t_ms, Level::Info, format!("shape {} of {of}: {sizes}", index + 1));
             }
             Event::NodeSet { hosts, nodes, ranks, left_out } => {
                 let sizes = [text::count(u64::from(nodes), "node"), text::count(u64::from(ranks), "rank")];
