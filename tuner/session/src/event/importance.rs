@@ -48,7 +48,7 @@ impl From<&KnobImportance> for Knob {
     }
 }
 
-/// `NCCL_BUFFSIZE mattered: 1.60x [1.45, 1.77] faster with 1048576 than with 4194304`.
+/// `NCCL_BUFFSIZE mattered: 1.60x (1.45 to 1.77) faster with 1048576 than with 4194304`.
 impl fmt::Display for Knob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, factor, low, high, .. } = self;
