@@ -257,10 +257,7 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 self.line(t, &format!("phase: {}", phase_name(*phase)))
             }
             Event::Space { choices, environments, name, .. } => {
-                let name = if name.is_empty() { String::new() } else { format!(" {name}") };
-                let environments = count(*environments, "environment");
-                let choices = count(choices.len() as u64, "choice");
-                self.line(t, &format!("space{name}: {environments}, up to {choices} per point"))
+                self.line(t, &space_text(name, *environments, choices.len()))
             }
             Event::EnvironmentStarted { index, environment, why } => {
                 self.say_score(t)?;
@@ -314,6 +311,13 @@ impl<W: Write + Send> Progress for PlainLines<W> {
 /// Which nodes and ranks measure.
 pub(crate) fn place(nodes: u32, hosts: &str, ranks: u32) -> String {
     format!("{} {hosts}, {}", count(u64::from(nodes), "node"), count(u64::from(ranks), "rank"))
+}
+
+/// What is searched.
+fn space_text(name: &str, n_environments: u64, n_choices: usize) -> String {
+    let name = if name.is_empty() { String::new() } else { format!(" {name}") };
+    let (environments, choices) = (count(n_environments, "environment"), count(n_choices as u64, "choice"));
+    format!("space{name}: {environments}, up to {choices} per point")
 }
 
 fn emulated_text(why: &str) -> String {
