@@ -222,7 +222,9 @@ impl fmt::Display for EnvChange {
 impl fmt::Display for RuleChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { collective, nodes, ranks, bytes, choice } = self;
-        write!(f, "{} {collective} {bytes} on {nodes} nodes, {ranks} ranks: {choice}", choice.sign())
+        let plural = |n: u32| if n == 1 { "" } else { "s" };
+        let shape = format!("{nodes} node{}, {ranks} rank{}", plural(*nodes), plural(*ranks));
+        write!(f, "{} {collective} {bytes} on {shape}: {choice}", choice.sign())
     }
 }
 

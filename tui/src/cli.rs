@@ -106,7 +106,7 @@ pub(crate) struct ManArgs {
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub(crate) struct ShowArgs {
     /// Plain progress on stderr instead of the terminal UI (the default where there is no terminal)
-    #[arg(long)]
+    #[arg(long, visible_alias = "plain")]
     pub(crate) headless: bool,
     /// Print every event as one JSON line on stdout; implies --headless
     #[arg(long)]

@@ -1,6 +1,7 @@
 //! A run without the terminal UI: plain lines on stderr, or every event as a JSON line on stdout.
 //!
-//! Reads records and writes text; owns nothing but what it needs for the next line.
+//! Reads records and writes text; owns nothing but what it needs for the next line. Plain lines are also what a screen reader
+//! reads out: words in the place of symbols, nothing that is redrawn.
 
 use std::io::{self, Write};
 
@@ -8,6 +9,8 @@ use gdrtune_profiles::{profile::Speedup, vocab::Point};
 use gdrtune_session::event::{
     Arm, Decision, Event, Failure, Level, NodeState, Phase, Record, Trial, TrialResult, goal_words, without,
 };
+
+use crate::ui::text::{count, shape};
 
 /// Shortest time between two progress lines, in milliseconds.
 const PROGRESS_EVERY_MS: u64 = 2_000;
@@ -123,7 +126,7 @@ impl<W: Write + Send> PlainLines<W> {
     fn end(&mut self, t_ms: u64, summary: &str) -> io::Result<()> {
         let labels = std::mem::take(&mut self.labels);
         labels.iter().try_for_each(|label| self.line(t_ms, label))?;
-        self.line(t_ms, &format!("{} trials, {} failed", self.trials, self.failed))?;
+        self.line(t_ms, &format!("{}, {} failed", count(self.trials, "trial"), self.failed))?;
         self.line(t_ms, summary)
     }
 
@@ -170,10 +173,10 @@ impl<W: Write + Send> PlainLines<W> {
                 self.last_progress_ms = t_ms;
                 let budget = self.budget_s.map(|s| format!(" of {s:.0} s")).unwrap_or_default();
                 let text = format!(
-                    "{}: {:.0} s{budget}, {} trials; now {} {asked}: {time_us:.1} us, busbw {busbw_gbs:.3} GB/s",
+                    "{}: {:.0} s{budget}, {}; now {} {asked}: {time_us:.1} us, busbw {busbw_gbs:.3} GB/s",
                     self.phase.map_or("run", phase_name),
                     t_ms.saturating_sub(self.began_ms) as f64 / 1e3,
-                    self.trials,
+                    count(self.trials, "trial"),
                     trial.point,
                 );
                 self.line(t_ms, &text)
@@ -225,12 +228,12 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 self.budget_s = budget_s.filter(|_| engine.is_real());
                 let goal =
                     goal_words(workload, objective, *sm_cost).map_or_else(String::new, |goal| format!(", {goal}"));
-                let place = format!("{nodes} node(s) {hosts}, {ranks} ranks");
+                let place = place(*nodes, hosts, *ranks);
                 self.line(t, &format!("run {run}: engine {engine}, {place}, seed {seed}{goal}"))?;
                 engine.label().map_or(Ok(()), |label| self.line(t, label))
             }
             Event::Resumed { at, trials, .. } => {
-                self.line(t, &format!("== resumed at {at}: {trials} trials are in the store and are not repeated"))
+                self.line(t, &format!("resumed at {at}: {} in the store, not repeated", count(*trials, "trial")))
             }
             Event::Node { host, state, detail, .. } => match state {
                 NodeState::Connecting | NodeState::Closed => Ok(()),
@@ -242,36 +245,34 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 self.say_score(t)?;
                 let again = if self.trials > 0 { "; everything is measured again" } else { "" };
                 self.begin_anew(t);
-                self.line(t, &format!("== {nodes} node(s) {hosts}, {ranks} ranks, {}{again}", without(left_out)))
+                self.line(t, &format!("now {}, {}{again}", place(*nodes, hosts, *ranks), without(left_out)))
             }
             Event::Shape { index, of, nodes, ranks } => {
                 self.say_score(t)?;
-                self.line(t, &format!("== shape {} of {of}: {nodes} node(s), {ranks} ranks", u64::from(*index) + 1))
+                self.line(t, &format!("shape {} of {of}: {}", u64::from(*index) + 1, shape(*nodes, *ranks)))
             }
             Event::Phase { phase } => {
                 self.enter(*phase, t);
                 self.say_score(t)?;
-                self.line(t, &format!("-- {}", phase_name(*phase)))
+                self.line(t, &format!("phase: {}", phase_name(*phase)))
             }
             Event::Space { choices, environments, name, .. } => {
-                let name = if name.is_empty() { String::new() } else { format!(" {name}") };
-                let count = choices.len();
-                self.line(t, &format!("space{name}: {environments} environment(s), up to {count} choices per point"))
+                self.line(t, &space_text(name, *environments, choices.len()))
             }
             Event::EnvironmentStarted { index, environment, why } => {
                 self.say_score(t)?;
                 let why = if *index == 0 { format!(" ({why})") } else { String::new() };
-                self.line(t, &format!("environment {index}: {environment}{why}"))
+                self.line(t, &format!("environment {}: {environment}{why}", index + 1))
             }
             Event::EnvironmentScored { index, score: Some(score), note, .. } => {
                 let note = if note.is_empty() { String::new() } else { format!(" ({note})") };
                 self.score =
-                    Some(format!("environment {index}: best choices take {score:.3} of the default time{note}"));
+                    Some(format!("environment {}: best choices take {score:.3} of the default time{note}", index + 1));
                 Ok(())
             }
             Event::EnvironmentScored { index, score: None, note, .. } => {
                 let why = if note.is_empty() { "nothing was measured in it" } else { note };
-                self.line(t, &format!("environment {index}: failed: {why}"))
+                self.line(t, &format!("environment {}: failed: {why}", index + 1))
             }
             Event::Trial(trial) => self.trial(t, trial),
             Event::Importance { knobs } => {
@@ -305,6 +306,18 @@ impl<W: Write + Send> Progress for PlainLines<W> {
             | Event::Log { .. } => Ok(()),
         }
     }
+}
+
+/// Which nodes and ranks measure.
+pub(crate) fn place(nodes: u32, hosts: &str, ranks: u32) -> String {
+    format!("{} {hosts}, {}", count(u64::from(nodes), "node"), count(u64::from(ranks), "rank"))
+}
+
+/// What is searched.
+fn space_text(name: &str, n_environments: u64, n_choices: usize) -> String {
+    let name = if name.is_empty() { String::new() } else { format!(" {name}") };
+    let (environments, choices) = (count(n_environments, "environment"), count(n_choices as u64, "choice"));
+    format!("space{name}: {environments}, up to {choices} per point")
 }
 
 fn emulated_text(why: &str) -> String {
@@ -368,7 +381,7 @@ pub(crate) fn verdict_text(
 ) -> String {
     let note = if note.is_empty() { String::new() } else { format!(": {note}") };
     format!(
-        "{point}: {default_us:.1} -> {tuned_us:.1} us, {:.2}x [{:.2}, {:.2}], P(faster) {:.3}: {}{note}",
+        "{point}: {default_us:.1} to {tuned_us:.1} us, {:.2}x ({:.2} to {:.2}), probability that it is faster {:.3}: {}{note}",
         speedup.median,
         speedup.low,
         speedup.high,
@@ -390,98 +403,4 @@ pub(crate) const fn failure_name(kind: Failure) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use gdrtune_profiles::vocab::{Collective, Environment};
-
-    use super::*;
-
-    fn trial(trial: u64, result: TrialResult) -> Event {
-        Event::Trial(Trial {
-            trial,
-            arm: Arm::Search,
-            environment: Environment::new(),
-            point: Point { collective: Collective::AllReduce, bytes: 65536 },
-            requested: None,
-            selected: None,
-            process: 0,
-            item: None,
-            result,
-        })
-    }
-
-    fn timed() -> TrialResult {
-        TrialResult::Timed {
-            time_us: 120.0,
-            slowest_us: 121.0,
-            median_us: 119.0,
-            max_us: 140.0,
-            cpu_us: 60.0,
-            busbw_gbs: 0.82,
-            iterations: 20,
-        }
-    }
-
-    #[test]
-    fn progress_is_rare_and_failures_are_always_said() {
-        let failed = TrialResult::Failed { kind: Failure::Hung, detail: "killed at its deadline".into(), ran: None };
-        let events = [
-            (0, Event::Shape { index: 1, of: 2, nodes: 2, ranks: 16 }),
-            (0, Event::Phase { phase: Phase::Search }),
-            (2_000, trial(0, timed())),
-            (2_100, trial(1, timed())),
-            (2_200, trial(2, failed)),
-            (4_100, trial(3, timed())),
-        ];
-        let every = "2.1s  search: 2 s, 2 trials; now allreduce 64K own choice: 120.0 us, busbw 0.820 GB/s";
-        let usual = shown(Detail::Usual, &events);
-        assert_eq!(
-            shown(Detail::EveryTrial, &events).iter().filter(|line| !usual.contains(line)).collect::<Vec<_>>(),
-            [every]
-        );
-        assert_eq!(
-            usual,
-            [
-                "0.0s  == shape 2 of 2: 2 node(s), 16 ranks",
-                "0.0s  -- search",
-                "2.0s  search: 2 s, 1 trials; now allreduce 64K own choice: 120.0 us, busbw 0.820 GB/s",
-                "2.2s  trial 2 failed (hung): allreduce 64K own choice: killed at its deadline",
-                "4.1s  search: 4 s, 4 trials; now allreduce 64K own choice: 120.0 us, busbw 0.820 GB/s",
-            ]
-        );
-        assert!(shown(Detail::Result, &events).is_empty());
-    }
-
-    /// The lines that these events come to.
-    fn shown(detail: Detail, events: &[(u64, Event)]) -> Vec<String> {
-        let mut out = Vec::new();
-        let mut lines = PlainLines::new(&mut out, detail);
-        for (seq, (t_ms, event)) in (0..).zip(events) {
-            lines.show(&Record { seq, t_ms: *t_ms, event: event.clone() }).unwrap();
-        }
-        String::from_utf8(out).unwrap().lines().map(|line| line.trim_start().to_owned()).collect()
-    }
-
-    #[test]
-    fn the_quiet_say_errors_and_the_result_with_its_labels() {
-        let log = |level, text: &str| Event::Log { level, host: "vh1".into(), text: text.into() };
-        let node = |state, detail: &str| Event::Node { index: 0, host: "vh1".into(), state, detail: detail.into() };
-        let failed = TrialResult::Failed { kind: Failure::Hung, detail: "killed at its deadline".into(), ran: None };
-        let events = [
-            (0, Event::Emulated { why: "one machine".into() }),
-            (1, node(NodeState::Ready, "2 CPUs")),
-            (2, log(Level::Warn, "drift")),
-            (3, trial(0, failed)),
-            (100, log(Level::Error, "no memory")),
-            (200, node(NodeState::Lost, "silent")),
-            (300, Event::Finished { end: gdrtune_session::event::RunEnd::NodesLost, summary: "vh1 is lost".into() }),
-        ];
-        let expected = [
-            "0.1s  error: vh1: no memory",
-            "0.2s  vh1: LOST: silent",
-            "0.3s  EMULATED nodes: one machine",
-            "0.3s  1 trials, 1 failed",
-            "0.3s  vh1 is lost",
-        ];
-        assert_eq!(shown(Detail::Result, &events), expected);
-    }
-}
+mod tests;

@@ -33,7 +33,7 @@ fn shapes_take_the_first_hosts_of_one_fleet() {
         );
         let log = stderr(&run);
         assert!(run.status.success(), "{log}");
-        assert!(log.contains("3 node(s) vh[1-3], 4 ranks"), "the hosts that some shape uses: {log}");
+        assert!(log.contains("3 nodes vh[1-3], 4 ranks"), "the hosts that some shape uses: {log}");
         let stored = fs::read_dir(home.path().join("state/runs")).unwrap().flatten().next().unwrap().path();
         let stored = fs::read_to_string(stored).unwrap();
         let event = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["event"].clone();

@@ -127,7 +127,7 @@ fn a_grid_of_any_shape_gives_a_labelled_profile() {
     // Rules of a replay say nothing about a real cluster.
     assert!(run.file("nccl-tuner.csv").lines().all(|line| line.starts_with('#')));
 
-    for text in ["REPLAYED: from a recorded grid", "engine replay, 2 node(s) grid.csv, 8 ranks", "replayed: "] {
+    for text in ["REPLAYED: from a recorded grid", "engine replay, 2 nodes grid.csv, 8 ranks", "replayed: "] {
         assert!(run.said.contains(text), "no {text}: {}", run.said);
     }
     assert!(run.said.contains("left out, as they have no `default` row: allgather 1M"), "{}", run.said);

@@ -102,10 +102,10 @@ fn a_planted_setting_ships_and_everything_is_labelled() {
         assert!(summary.contains(text), "no {text}: {summary}");
     }
     for text in [
-        "engine sim, 8 node(s) slow-hca, 64 ranks",
+        "engine sim, 8 nodes slow-hca, 64 ranks",
         "SIMULATED: from a model of a cluster",
         "slow-hca is simulated: one slow HCA",
-        "space slow-hca: 18 environment(s)",
+        "space slow-hca: 18 environments",
         "simulated: ",
     ] {
         assert!(run.said.contains(text), "no {text}: {}", run.said);
@@ -113,7 +113,7 @@ fn a_planted_setting_ships_and_everything_is_labelled() {
     let (list, show, again) =
         (run.ask(&["runs"]), run.ask(&["runs", "show", &run.id()]), run.ask(&["replay", &run.id()]));
     assert!(list.contains(" sim ") && list.contains("slow-hca"), "{list}");
-    assert!(show.contains("engine sim, 8 node(s) slow-hca") && show.contains("tuned: simulated: "), "{show}");
+    assert!(show.contains("engine sim, 8 nodes slow-hca") && show.contains("tuned: simulated: "), "{show}");
     assert!(again.contains("SIMULATED: "), "a shown run is labelled as it was: {again}");
 }
 

@@ -85,7 +85,7 @@ fn the_demo_is_drawn_steered_and_stopped_by_keys() {
     terminal.type_keys(b"q");
     terminal.wait_for_text("Leave the run?", SOON);
     terminal.type_keys(b"s");
-    terminal.wait_for_text("over ", MEASURED);
+    terminal.wait_for_text("interrupted  ", MEASURED);
     terminal.type_keys(b"1");
     terminal.wait_for_text(" interrupted ", SOON);
     terminal.type_keys(b"q");

@@ -80,7 +80,7 @@ fn a_run_is_watched_from_another_terminal_and_goes_on() {
     let plain = output(gdrtune(home).args(["attach", "last"]));
     assert_eq!(plain.status.code(), Some(1));
     let text = stdout(&plain);
-    assert!(text.contains("engine native") && text.contains("-- search"), "{text}");
+    assert!(text.contains("engine native") && text.contains("phase: search"), "{text}");
     assert!(stderr(&plain).contains(&format!("(pid {pid} on ")), "{}", stderr(&plain));
     assert_no_process_is_left(home);
 }

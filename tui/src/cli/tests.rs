@@ -21,6 +21,25 @@ fn a_wait_may_have_an_end() {
 }
 
 #[test]
+fn plain_is_another_name_of_headless() {
+    for words in [&["tune"][..], &["demo"], &["runs", "resume", "last"]] {
+        for (option, is_headless) in [(None, false), (Some("--plain"), true), (Some("--headless"), true)] {
+            let line = ["gdrtune"].iter().chain(words).copied().chain(option).map(OsString::from);
+            let show = match Cli::read(line).unwrap().command {
+                Command::Tune(args) => args.show,
+                Command::Demo(args) => args.show,
+                Command::Runs(args) => match args.command {
+                    Some(RunsCommand::Resume(args)) => args.show,
+                    _ => panic!("{words:?}"),
+                },
+                _ => panic!("{words:?}"),
+            };
+            assert_eq!(show.is_headless(), is_headless, "{words:?} {option:?}");
+        }
+    }
+}
+
+#[test]
 fn wrong_use_is_explained() {
     let cases: &[(&[&str], &str)] = &[
         (&["tune", "--collectives", "all_reduce"], "unknown collective `all_reduce`: use one of allreduce,"),

@@ -112,8 +112,8 @@ impl Run {
             }
             Event::Shape { index, of, nodes, ranks } => {
                 self.summary.start_shape(ShapeInPlay { index, of, n_nodes: nodes, n_ranks: ranks });
-                let sizes = [text::count(u64::from(nodes), "node"), text::count(u64::from(ranks), "rank")];
-                self.note(t_ms, Level::Info, format!("shape {} of {of}: {}", text::nth(index), sizes.join(", ")));
+                let sizes = text::shape(nodes, ranks);
+                self.note(t_ms, Level::Info, format!("shape {} of {of}: {sizes}", text::nth(index)));
             }
             Event::NodeSet { hosts, nodes, ranks, left_out } => {
                 let sizes = [text::count(u64::from(nodes), "node"), text::count(u64::from(ranks), "rank")];
@@ -135,7 +135,9 @@ impl Run {
                 let before = self.summary.phase.replace(phase);
                 self.summary.before_end = (phase == Phase::Done).then_some((before, environment));
                 self.forget_current();
-                self.note(t_ms, Level::Info, phase_text(phase).to_owned());
+                if let Some(text) = phase_text(phase) {
+                    self.note(t_ms, Level::Info, text.to_owned());
+                }
             }
             Event::WorkersStarted { process, setup, setup_ms, .. } => {
                 self.note(t_ms, Level::Debug, format!("workers {process} ready in {setup_ms:.0} ms: {setup}"));
@@ -340,13 +342,14 @@ const fn decision_text(decision: Decision) -> &'static str {
     }
 }
 
-const fn phase_text(phase: Phase) -> &'static str {
+const fn phase_text(phase: Phase) -> Option<&'static str> {
     match phase {
-        Phase::Connect => "connecting to the nodes",
-        Phase::Baseline => "measuring the defaults",
-        Phase::Search => "searching",
-        Phase::Verify => "verifying the winners against the defaults",
-        Phase::Write => "writing the files",
-        Phase::Done => "done",
+        Phase::Connect => Some("connecting to the nodes"),
+        Phase::Baseline => Some("measuring the defaults"),
+        Phase::Search => Some("searching"),
+        Phase::Verify => Some("verifying the winners against the defaults"),
+        Phase::Write => Some("writing the files"),
+        // How it ended is told next.
+        Phase::Done => None,
     }
 }

@@ -314,7 +314,7 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     Replay StepBack [char(',')] None, "go to the trial or decision before, and pause";
     Replay SeekStart [char('0')] None, "go to the beginning of the run";
     Replay SeekEnd [char('$')] None, "go to the end of the run";
-    Live PauseSearch [char(' ')] Some("pause run"), "pause the search after its script, or go on";
+    Live PauseSearch [char(' ')] Some("pause run"), "pause the run after what runs now, or go on";
     Live PauseDisplay [char('p')] Some("freeze"), "freeze the display only; measuring goes on";
     Attached PauseDisplay [char('p')] Some("freeze"), "freeze the display only; measuring goes on";
     Overview NextCollective [char(']'), key(KeyCode::Right), char('l')] Some("collective"), "show the next collective in the charts";
@@ -360,7 +360,7 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     Main Copy [char('y')] None, "copy the row, or what the view is about (OSC 52)";
     Main Export [char('e')] Some("export"), "write what the view shows to a file of this folder";
     Main Theme [char('t')] Some("theme"), "next colour theme: base, colorblind, mono";
-    Live Interrupt [control('c')] None, "stop after the script; again: kill; again: leave";
+    Live Interrupt [control('c')] None, "stop after what runs now; again: kill; again: leave";
     Attached Interrupt [control('c')] None, "leave; the run goes on";
     Replay Interrupt [control('c')] None, "leave";
     Main Repaint [control('l')] None, "paint the whole screen again";
@@ -377,6 +377,10 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     Help CloseHelp [char('?'), key(KeyCode::Esc), key(KeyCode::F(1)), key(KeyCode::Enter), char('q')] Some("close"), "close this list";
     Help Up [key(KeyCode::Up), char('k')] None, "scroll up";
     Help Down [key(KeyCode::Down), char('j')] Some("scroll"), "scroll down";
+    Help PageUp [key(KeyCode::PageUp), control('u')] None, "scroll up by a page";
+    Help PageDown [key(KeyCode::PageDown), control('d'), char(' ')] None, "scroll down by a page";
+    Help Top [char('g'), key(KeyCode::Home)] None, "go to the first line";
+    Help Bottom [char('G'), key(KeyCode::End)] None, "go to the last line";
     Help Interrupt [control('c')] None, "stop, kill, leave: the same as without help";
     Help Suspend [control('z')] None, "suspend to the shell (fg comes back)";
     Prompt Enter [key(KeyCode::Enter)] Some("done"), "take what was typed";

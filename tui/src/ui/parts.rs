@@ -162,26 +162,38 @@ impl KeyList {
 
     /// The largest useful scroll on a terminal of this size.
     pub(super) fn scroll_limit(&self, size: (u16, u16)) -> u16 {
-        let area = self.area(size);
-        let n_lines = self.lines(usize::from(area.width.saturating_sub(4))).len() as u16;
-        n_lines.saturating_sub(area.height.saturating_sub(HELP_FRAME_ROWS))
+        let n_lines = self.lines(usize::from(self.area(size).width.saturating_sub(4))).len() as u16;
+        n_lines.saturating_sub(self.n_visible(size))
+    }
+
+    /// Lines that a terminal of this size shows at once.
+    pub(super) fn n_visible(&self, size: (u16, u16)) -> u16 {
+        self.area(size).height.saturating_sub(HELP_FRAME_ROWS)
     }
 
     /// ```text
-    /// ┏ Keys ──────────────────── ? Esc close ┓
-    /// ┃ This view                             ┃
-    /// ┃ Enter          show the trial in …    ┃
-    /// ┃ Everywhere                            ┃
-    /// ┃ ? F1           show this list         ┃
-    /// ┗───────────────────────────────────────┛
+    /// ┏ Keys, lines 1-22 of 40 ─── j k PgDn scroll, Esc close ┓
+    /// ┃ This view                                             ┃
+    /// ┃ Enter          show the trial in …                    ┃
+    /// ┃ Everywhere                                            ┃
+    /// ┃ ? F1           show this list                         ┃
+    /// ┗───────────────────────────────────────────────────────┛
     /// ```
     pub(super) fn draw(&self, scroll: u16, theme: &Theme, area: Rect, buffer: &mut Buffer) {
-        let limit = self.scroll_limit((area.width, area.height));
-        let place = self.area((area.width, area.height));
-        let more = if 0 < limit { " j k scroll, Esc close " } else { " Esc close " };
-        let inner = draw_box(" Keys ", more, theme, place, buffer);
+        let size = (area.width, area.height);
+        let limit = self.scroll_limit(size);
+        let scroll = scroll.min(limit);
+        let place = self.area(size);
+        let (title, more) = if 0 < limit {
+            let n_visible = self.n_visible(size);
+            let (first, last, all) = (scroll + 1, scroll + n_visible, limit + n_visible);
+            (format!(" Keys, lines {first}-{last} of {all} "), " j k PgDn scroll, Esc close ")
+        } else {
+            (" Keys ".to_owned(), " Esc close ")
+        };
+        let inner = draw_box(&title, more, theme, place, buffer);
         let lines = self.lines(usize::from(inner.width));
-        for (index, (names, help)) in lines.iter().skip(usize::from(scroll.min(limit))).enumerate() {
+        for (index, (names, help)) in lines.iter().skip(usize::from(scroll)).enumerate() {
             let Some(place) = row(inner, index) else { return };
             let style = if help.is_empty() { theme.dim } else { theme.key };
             buffer.set_stringn(place.x, place.y, names, usize::from(place.width).min(KEY_COLUMNS * 2), style);

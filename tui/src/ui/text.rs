@@ -134,6 +134,11 @@ pub(crate) fn count(n: u64, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 
+/// `4 nodes, 32 ranks`.
+pub(crate) fn shape(n_nodes: u32, n_ranks: u32) -> String {
+    [count(u64::from(n_nodes), "node"), count(u64::from(n_ranks), "rank")].join(", ")
+}
+
 /// Files of one folder as `folder/: a b c`; others as they are.
 pub(crate) fn fold_files(files: &[String]) -> String {
     let split = |file: &str| match file.rsplit_once('/') {

@@ -14,7 +14,7 @@ use gdrtune_session::{
 use crate::{
     cli::RunArgs,
     exit::{Exit, Failure},
-    headless::verdict_text,
+    headless::{place, verdict_text},
 };
 
 pub(super) fn show(args: &RunArgs) -> Result<Exit, Failure> {
@@ -60,7 +60,7 @@ impl Page {
         match &record.event {
             Event::RunStarted { run, tool, engine, hosts, nodes, ranks, seed, .. } => {
                 self.lines.push(("run", format!("{run}, gdrtune {tool}")));
-                let text = format!("engine {engine}, {nodes} node(s) {hosts}, {ranks} ranks, seed {seed}");
+                let text = format!("engine {engine}, {}, seed {seed}", place(*nodes, hosts, *ranks));
                 self.lines.push(("on", text));
             }
             Event::Invoked(invocation) => {
@@ -74,7 +74,7 @@ impl Page {
             }
             Event::Shape { index, .. } => self.shape = *index,
             Event::NodeSet { hosts, nodes, ranks, left_out } => {
-                let text = format!("{nodes} node(s) {hosts}, {ranks} ranks, {}", without(left_out));
+                let text = format!("{}, {}", place(*nodes, hosts, *ranks), without(left_out));
                 self.lines.push(("from then", text));
                 self.verdicts.clear();
             }

@@ -1,5 +1,6 @@
 //! The banner of a run that is over.
 
+use gdrtune_profiles::vocab::Engine;
 use gdrtune_session::event::RunEnd;
 use ratatui::{
     buffer::Buffer,
@@ -41,7 +42,8 @@ fn inner_columns(columns: u16) -> usize {
 /// ┏ ✓ tuned ───────────────────────────────────────────────────────┓
 /// ┃ 1.42x [1.35-1.50] over the defaults: 14 of 18 points ship      ┃
 /// ┃ What the run says of itself in one sentence.                   ┃
-/// ┃ Files in gdrtune-demo/: profile.toml profile.sh …              ┃
+/// ┃ Files in tuned/: profile.toml profile.sh …                     ┃
+/// ┃ Next: gdrtune install tuned/profile.toml --to FOLDER           ┃
 /// ┗ q leaves ──────────────────────────────────────────────────────┛
 /// ```
 pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
@@ -90,10 +92,28 @@ fn lines(summary: &Summary, columns: usize, max_rows: usize, ellipsis: &str) -> 
     } else {
         format!("Files in {}", text::fold_files(&summary.written))
     };
-    let texts =
-        [sentence, &files].into_iter().filter(|t| !t.is_empty()).flat_map(|t| shorten(t, columns, max_rows, ellipsis));
+    let next = next_step(summary).unwrap_or_default();
+    let texts = [sentence, &files, &next]
+        .into_iter()
+        .filter(|t| !t.is_empty())
+        .flat_map(|t| shorten(t, columns, max_rows, ellipsis));
     let gain = (text::fit(&gain_text(summary, columns), columns, ellipsis), Role::Gain);
     std::iter::once(gain).chain(texts.map(|line| (line, Role::Text))).collect()
+}
+
+/// The command that goes on from here, where there is one for all.
+fn next_step(summary: &Summary) -> Option<String> {
+    let label = summary.label.as_ref()?;
+    match summary.ended.as_ref()?.end {
+        Some(RunEnd::Tuned) if label.engine == Engine::Nccl => {
+            let profile = summary.written.iter().find(|file| file.ends_with("profile.toml"))?;
+            Some(format!("Next: gdrtune install {profile} --to FOLDER"))
+        }
+        None | Some(RunEnd::Interrupted | RunEnd::NodesLost) => {
+            Some(format!("Next: gdrtune runs resume {}", label.run))
+        }
+        Some(RunEnd::Tuned | RunEnd::DefaultsBest | RunEnd::Failed) => None,
+    }
 }
 
 /// At most `max_rows` lines; what does not fit is replaced by an ellipsis.

@@ -17,7 +17,7 @@ use ratatui::{
 
 use super::{draw_panel, draw_parts, row};
 use crate::ui::{
-    run::{PointSeries, Summary},
+    run::{PointSeries, Ships, Summary},
     state::State,
     text,
     theme::Theme,
@@ -115,7 +115,7 @@ pub(super) fn draw_caption(state: &State, theme: &Theme, area: Rect, buffer: &mu
         Span::raw(" current"),
     ];
     if let Some((point, series)) = cursor_point(state, collective) {
-        parts.extend(readout(point, series, theme));
+        parts.extend(readout(point, series, summary.ships_at(point), theme));
     }
     draw_parts(parts, area, buffer);
 }
@@ -130,7 +130,8 @@ fn cursor_point(state: &State, collective: Collective) -> Option<(Point, &PointS
     summary.points_of(collective).find(|(point, _)| *point == trying)
 }
 
-fn readout(point: Point, series: &PointSeries, theme: &Theme) -> Vec<Span<'static>> {
+/// The times at a size, and what they were measured with: the best of the search, or what ships.
+fn readout(point: Point, series: &PointSeries, ships: Option<Ships>, theme: &Theme) -> Vec<Span<'static>> {
     let mut parts = vec![Span::styled(format!("   {}", Size(point.bytes)), theme.title)];
     let default_us = series.default_us();
     let default = default_us.map_or_else(|| "not measured".to_owned(), |us| format!("{} us", text::microseconds(us)));
@@ -139,6 +140,14 @@ fn readout(point: Point, series: &PointSeries, theme: &Theme) -> Vec<Span<'stati
     parts.push(Span::raw(format!(" {} {} us", theme.glyphs.arrow, text::microseconds(best_us))));
     if let Some(default_us) = default_us {
         parts.push(Span::styled(format!(" {}", text::ratio(default_us / best_us)), theme.best_series));
+    }
+    if let Some(ships) = ships {
+        parts.push(Span::raw(match ships {
+            Ships::Default => " default".to_owned(),
+            Ships::SettingsOnly => " engine's own".to_owned(),
+            Ships::Choice(choice) => format!(" {choice}"),
+        }));
+        return parts;
     }
     let Some(best) = &series.best else { return parts };
     parts.push(Span::raw(best.choice.map_or_else(String::new, |choice| format!(" {choice}"))));

@@ -39,7 +39,7 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
         let text = match (summary.nodes.is_empty(), is_real) {
             (false, _) => "no node has these words: Esc shows all",
             (true, true) => "no node yet",
-            (true, false) => "none: nothing runs on nodes",
+            (true, false) => "none: the times come from a model or a file, not from nodes",
         };
         buffer.set_stringn(inner.x, inner.y, text, usize::from(inner.width), theme.dim);
         return;

@@ -1,7 +1,7 @@
 //! The header: who measures what, how far it is, what was gained, what is being tried.
 
 use gdrtune_profiles::vocab::Engine;
-use gdrtune_session::event::{Arm, Phase};
+use gdrtune_session::event::{Arm, Phase, RunEnd};
 use ratatui::{buffer::Buffer, layout::Rect, text::Span};
 
 use super::{draw_parts, draw_right, row};
@@ -84,7 +84,7 @@ fn badges(label: &Label) -> impl Iterator<Item = &'static str> {
 
 fn draw_progress(state: &State, summary: &Summary, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     let elapsed_ms = state.shown_elapsed_ms();
-    let mut parts = vec![Span::styled(phase_text(summary), theme.title)];
+    let mut parts = vec![Span::styled(phase_text(summary, state.control.source), theme.title)];
     if let Some(badge) = control_badge(state) {
         parts.extend([Span::raw(" "), Span::styled(format!(" {badge} "), theme.badge)]);
     }
@@ -101,7 +101,9 @@ fn draw_progress(state: &State, summary: &Summary, theme: &Theme, area: Rect, bu
         }
     };
     parts.push(Span::raw(time));
-    let trials = match label.and_then(|l| l.max_trials) {
+    // The trials of the A/B come on top of the search's: held against its budget they would look like too many.
+    let is_searching = summary.phase.is_none_or(|phase| phase < Phase::Verify) && !summary.is_over();
+    let trials = match label.and_then(|l| l.max_trials).filter(|_| is_searching) {
         Some(max) => format!("  {}{of}{}", summary.n_trials, text::count(max, "trial")),
         None => format!("  {}", text::count(summary.n_trials, "trial")),
     };
@@ -183,9 +185,15 @@ fn format_environment(number: u64, of: &str, settings: &str, theme: &Theme) -> S
     format!(" {} environment {number}{of}: {settings}", theme.glyphs.dot)
 }
 
-fn phase_text(summary: &Summary) -> &'static str {
-    if summary.is_over() {
-        return "over";
+fn phase_text(summary: &Summary, source: Source) -> &'static str {
+    if let Some(ended) = &summary.ended {
+        return match ended.end {
+            Some(RunEnd::Tuned | RunEnd::DefaultsBest) => "over",
+            Some(RunEnd::Interrupted) => "interrupted",
+            Some(RunEnd::NodesLost) => "nodes lost",
+            None if source != Source::Live => "cut off",
+            Some(RunEnd::Failed) | None => "failed",
+        };
     }
     match summary.phase {
         None => "starting",

@@ -75,6 +75,11 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
     if let Some(choice) = grid.choice(cursor.0, cursor.1) {
         map.draw_readout(choice, [row(inner, n_drawn + 2), row(inner, n_drawn + 3)], buffer);
     }
+    if let Some(place) = row(inner, n_drawn + 4) {
+        let text = " A number: % more time than the best; 4x: 4 times as much";
+        let text = text::fit(text, usize::from(place.width), theme.glyphs.ellipsis);
+        buffer.set_string(place.x, place.y, text, theme.dim);
+    }
 }
 
 fn environment_text(state: &State, grid: &Grid<'_>, held: impl Fn(bool) -> &'static str) -> String {

@@ -25,7 +25,11 @@ use ratatui::{
     widgets::{Clear, Widget as _},
 };
 
-pub(crate) use self::{banner::banner_rows, overlay::help_scroll_limit, tabs::tab_at};
+pub(crate) use self::{
+    banner::banner_rows,
+    overlay::{help_rows, help_scroll_limit},
+    tabs::tab_at,
+};
 use super::{
     layout::Layout,
     parts::{self, draw_parts, row},

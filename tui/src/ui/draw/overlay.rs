@@ -16,10 +16,12 @@ use crate::ui::{
     theme::Theme,
 };
 
-/// The keys under a heading for each kind, those of the present view first.
+/// The keys under a heading for each kind: those of the present view, those of the run, those that are the same everywhere.
 fn key_list(state: &State) -> KeyList {
     let mut list = KeyList::default();
-    for context in Context::of(state.control.source, state.view.tab) {
+    let mut contexts = Context::of(state.control.source, state.view.tab);
+    contexts.sort_by_key(|context| *context == Context::Main);
+    for context in contexts {
         for binding in keys::bindings(&[context]) {
             list.add(context.heading(), binding.key_names(), binding.help);
         }
@@ -30,6 +32,11 @@ fn key_list(state: &State) -> KeyList {
 /// The largest useful scroll of the help.
 pub(crate) fn help_scroll_limit(state: &State) -> u16 {
     key_list(state).scroll_limit(state.view.size)
+}
+
+/// Lines of the help that are seen at once.
+pub(crate) fn help_rows(state: &State) -> u16 {
+    key_list(state).n_visible(state.view.size)
 }
 
 /// Draws the list of keys.
@@ -62,7 +69,7 @@ pub(super) fn question_text(question: Question) -> (Cow<'static, str>, [&'static
 /// ┏ Leave the run? ───────────────────────────────────┓
 /// ┃ Detached, it goes on in the background. Stopped …  ┃
 /// ┃                                                   ┃
-/// ┃ d detach   s stop   C cancel (Enter)              ┃
+/// ┃ d detach   s stop   c cancel (Enter)              ┃
 /// ┗───────────────────────────────────────────────────┛
 /// ```
 pub(super) fn draw_question(question: Question, theme: &Theme, area: Rect, buffer: &mut Buffer) {
@@ -70,8 +77,8 @@ pub(super) fn draw_question(question: Question, theme: &Theme, area: Rect, buffe
     let place = area.centered(Constraint::Length(55), Constraint::Length(6));
     let inner = draw_box(&format!(" {title} "), "", theme, place, buffer);
     let answers: &[(&str, &str)] = match question {
-        Question::Leave => &[("d", " detach   "), ("s", " stop   "), ("C", " cancel (Enter)")],
-        Question::Finish | Question::Drop(..) => &[("y", " yes   "), ("N", " no (Enter)")],
+        Question::Leave => &[("d", " detach   "), ("s", " stop   "), ("c", " cancel (Enter)")],
+        Question::Finish | Question::Drop(..) => &[("y", " yes   "), ("n", " no (Enter)")],
     };
     let answer = |(key, word): &(&'static str, &'static str)| [Span::styled(*key, theme.key), Span::raw(*word)];
     let answers = Line::from(answers.iter().flat_map(answer).collect::<Vec<_>>());

@@ -96,7 +96,7 @@ fn draw_nodes(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     let is_real = summary.label.as_ref().is_none_or(|label| label.engine.is_real());
     let mut parts = vec![Span::styled("nodes  ", theme.title)];
     if summary.nodes.is_empty() {
-        let text = if is_real { "none yet" } else { "none: nothing runs on nodes" };
+        let text = if is_real { "none yet" } else { "none: the times come from a model or a file, not from nodes" };
         parts.push(Span::styled(text, theme.dim));
     }
     for (node_state, word) in [

@@ -108,7 +108,15 @@ fn line_of(
         line.push_span(Span::styled(format!("{:TREND_COLUMNS$}  ", trend(&row.series.gains, theme)), theme.dim));
     }
     let room = total.saturating_sub(line.width());
-    let certainty = text::fit(&certainty_text(row.certainty), room, theme.glyphs.ellipsis);
+    let certainty = certainty_text(row.certainty);
+    // Where there is no room for all of it: the share, or the word of the verdict.
+    let short = match row.certainty {
+        Certainty::Unknown => None,
+        Certainty::Pairs(..) => certainty.split_once(" of ").map(|(share, _)| share),
+        Certainty::Verdict(_) => certainty.split_once("] ").map(|(_, word)| word),
+    };
+    let fitting = short.filter(|_| room < text::width(&certainty)).unwrap_or(&certainty);
+    let certainty = text::fit(fitting, room, theme.glyphs.ellipsis);
     let style = match row.certainty {
         Certainty::Verdict(verdict) => theme.decision(verdict.decision),
         Certainty::Unknown | Certainty::Pairs(..) => theme.dim,

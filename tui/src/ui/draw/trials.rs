@@ -1,6 +1,7 @@
 //! The trials table, and one of them in detail. It reads the visible rows only.
 
 use gdrtune_profiles::vocab::Choice;
+use gdrtune_session::event::Failure;
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
@@ -190,7 +191,11 @@ fn draw_trial(state: &State, row: &TrialRow, columns: Columns, theme: &Theme, pl
         }
         Outcome::Failed { kind, detail } => {
             let room = total.saturating_sub(line.width());
-            let cause = format!("  {} {}: {detail}", theme.glyphs.failed, failure_text(*kind));
+            // The user's own word needs no cause.
+            let cause = match kind {
+                Failure::Skipped => format!("  {} {detail}", theme.glyphs.failed),
+                _ => format!("  {} {}: {detail}", theme.glyphs.failed, failure_text(*kind)),
+            };
             line.push_span(Span::styled(text::fit(&cause, room, ellipsis), theme.bad));
         }
     }

@@ -44,7 +44,11 @@ impl Run {
                     // Writing to a String cannot fail.
                     write!(line, " ({note})").unwrap_or_default();
                 }
-                self.note(t_ms, if score.is_some() { Level::Info } else { Level::Warn }, line);
+                // The search scores an environment after each of its rounds; what did not change was said.
+                if self.last_score.as_ref() != Some(&line) {
+                    self.note(t_ms, if score.is_some() { Level::Info } else { Level::Warn }, line.clone());
+                    self.last_score = Some(line);
+                }
                 self.summary.search.score(index, score, note);
             }
             Event::Importance { knobs } => {

@@ -23,7 +23,7 @@ mod trials;
 
 pub(crate) use self::{
     arrivals::{Arrival, ArrivalKind, Arrivals},
-    draft::Draft,
+    draft::{Draft, Ships},
     log::{Log, LogLine},
     node_groups::NodeGroups,
     points::{BestKnown, Current, PointSeries, PointVerdict},
@@ -44,6 +44,8 @@ pub(crate) struct Run {
     pub(crate) environment_numbers: BTreeMap<Environment, u32>,
     /// The log.
     pub(crate) log: Log,
+    /// The score that the log told last.
+    pub(crate) last_score: Option<String>,
 }
 
 impl Run {

@@ -67,6 +67,11 @@ pub(super) fn help_scroll_limit(size: (u16, u16), contexts: &[Context]) -> usize
     key_list(contexts).scroll_limit(size).into()
 }
 
+/// Lines of the help that are seen at once.
+pub(super) fn help_rows(size: (u16, u16), contexts: &[Context]) -> usize {
+    key_list(contexts).n_visible(size).into()
+}
+
 fn draw_header(title: &str, theme: &Theme, area: Rect, buffer: &mut Buffer) {
     let name = Span::styled(concat!("gdrtune ", env!("CARGO_PKG_VERSION")), theme.title);
     draw_parts(vec![name, Span::raw(format!(" {} {title}", theme.glyphs.dot))], area, buffer);

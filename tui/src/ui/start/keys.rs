@@ -184,6 +184,10 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     Help CloseHelp [key(KeyCode::Esc), char('?'), key(KeyCode::F(1)), key(KeyCode::Enter), char('q')] Some("close"), "close this list";
     Help Up [key(KeyCode::Up), char('k')] None, "scroll up";
     Help Down [key(KeyCode::Down), char('j')] Some("scroll"), "scroll down";
+    Help PageUp [key(KeyCode::PageUp), control('u')] None, "scroll up by a page";
+    Help PageDown [key(KeyCode::PageDown), control('d'), char(' ')] None, "scroll down by a page";
+    Help Top [char('g'), key(KeyCode::Home)] None, "go to the first line";
+    Help Bottom [char('G'), key(KeyCode::End)] None, "go to the last line";
     TooSmall Quit [char('q')] Some("quit"), "leave";
     Always Interrupt [control('c')] None, "leave";
     Always Repaint [control('l')] None, "paint the whole screen again";

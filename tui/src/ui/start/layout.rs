@@ -28,11 +28,14 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Clusters take no more rows than there are, and leave the runs the most of a small screen.
-    pub(crate) fn of(size: (u16, u16), n_clusters: usize) -> Self {
+    /// Clusters take no more rows than there are, and leave the runs the most of a small screen where those need it.
+    pub(crate) fn of(size: (u16, u16), n_runs: usize, n_clusters: usize) -> Self {
         let area = Rect::new(0, 0, size.0, size.1);
-        let wanted = u16::try_from(n_clusters).unwrap_or(u16::MAX).saturating_add(TITLE_ROWS);
-        let cluster_rows = wanted.min(size.1 * 2 / 5).max(5);
+        let rows = |n: usize, around: u16| u16::try_from(n).unwrap_or(u16::MAX).saturating_add(around);
+        // Without runs, two lines say how to begin.
+        let run_rows = rows(n_runs.max(2), TITLE_ROWS + 1);
+        let free = size.1.saturating_sub(3).saturating_sub(run_rows);
+        let cluster_rows = rows(n_clusters, TITLE_ROWS).min(free.max(size.1 * 2 / 5)).max(5);
         let [header, runs, clusters, command, footer] = Split::vertical([
             Constraint::Length(1),
             Constraint::Fill(1),

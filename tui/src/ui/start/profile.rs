@@ -6,7 +6,7 @@ use gdrtune_profiles::{
     size::Size,
 };
 
-use crate::ui::text::{microseconds, ratio, width, wrap};
+use crate::ui::text::{microseconds, ratio, shape, width, wrap};
 
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl ProfilePage {
         };
         let (cluster, run) = (&profile.cluster, &profile.run);
         let with = [cluster.gpu.clone(), cluster.nccl.as_ref().map(|version| format!("NCCL {version}"))];
-        let size = format!("{} nodes, {} ranks", cluster.nodes, cluster.ranks);
+        let size = shape(cluster.nodes, cluster.ranks);
         let all: Vec<String> = [size].into_iter().chain(with.into_iter().flatten()).collect();
         self.add(LineKind::Plain, format!("cluster   {}", all.join(", ")));
         self.add(LineKind::Plain, format!("engine    {}, against {baseline}", run.engine));
@@ -119,7 +119,7 @@ impl ProfilePage {
                 Some(max) => format!("{} to {}", Size(rule.bytes.min), Size(max)),
                 None => format!("{} and above", Size(rule.bytes.min)),
             };
-            let shape = format!("{} nodes, {} ranks", rule.nodes, rule.ranks);
+            let shape = shape(rule.nodes, rule.ranks);
             let choice = rule.choice();
             self.add(LineKind::Plain, format!("{:<13} {sizes:<16} {choice:<20} {shape}", rule.collective.name()));
             let times = format!("{} to {} us", microseconds(rule.default_us), microseconds(rule.tuned_us));

@@ -251,7 +251,7 @@ impl State {
 
     /// Where the lists lie.
     pub(crate) fn lists_layout(&self) -> layout::Lists {
-        layout::Lists::of(self.size, self.clusters.rows.len())
+        layout::Lists::of(self.size, self.runs.rows.len(), self.clusters.rows.len())
     }
 
     /// Where keys are read now.

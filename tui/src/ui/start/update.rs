@@ -239,9 +239,11 @@ fn follow(outcome: Outcome) -> Vec<Effect> {
 /// Moves the cursor of a list, or scrolls what has none.
 fn move_by(state: &mut State, action: Action) {
     let lists = state.lists_layout();
-    let help_limit = draw::help_scroll_limit(state.size, state.page_contexts());
+    let contexts = state.page_contexts();
+    let help_limit = draw::help_scroll_limit(state.size, contexts);
+    let help_rows = draw::help_rows(state.size, contexts);
     let (place, last, rows) = match (&mut state.help, state.page, state.focus) {
-        (Some(scroll), ..) => (scroll, help_limit, 1),
+        (Some(scroll), ..) => (scroll, help_limit, help_rows),
         (None, Page::Profile, _) => {
             let Some(shown) = &mut state.profile else { return };
             let rows = usize::from(layout::Profile::of(state.size).rows().height);

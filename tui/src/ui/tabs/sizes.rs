@@ -12,7 +12,7 @@ use super::{Motion, Sorting, list::visible_top};
 use crate::ui::{
     filter::Filter,
     layout::Layout,
-    run::{PointSeries, PointVerdict, Summary},
+    run::{PointSeries, PointVerdict, Ships, Summary},
     state::State,
     text,
 };
@@ -63,7 +63,7 @@ impl Column {
 pub(crate) struct Row<'a> {
     pub(crate) point: Point,
     pub(crate) series: &'a PointSeries,
-    /// The best choice; absent is the engine's own.
+    /// The best choice, after the A/B the one that ships; absent is the engine's own.
     pub(crate) choice: Option<Choice>,
     /// Whether anything was found that is not the default.
     pub(crate) has_best: bool,
@@ -156,9 +156,16 @@ fn row_of<'a>(summary: &'a Summary, point: Point, series: &'a PointSeries) -> Ro
             None => Certainty::Unknown,
         },
     };
+    // What the search liked best may have been left out by the A/B.
+    let (has_best, choice) = match summary.ships_at(point) {
+        None => (best.is_some(), choice),
+        Some(Ships::Default) => (false, None),
+        Some(Ships::SettingsOnly) => (true, None),
+        Some(Ships::Choice(choice)) => (true, Some(choice)),
+    };
     let n_best = best.map_or(0, |best| best.samples as usize);
     let n_samples = (series.default_samples_us().len(), n_best);
-    Row { point, series, choice, has_best: best.is_some(), certainty, n_samples }
+    Row { point, series, choice, has_best, certainty, n_samples }
 }
 
 /// The rows that are shown, in their order. As many as there are points.

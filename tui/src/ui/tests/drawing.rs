@@ -200,8 +200,7 @@ fn what_is_not_a_real_cluster_says_so() {
             feed(&mut state, [&one_machine]);
         }
         let header = rows(&state).first().cloned().unwrap();
-        let is_without_nodes =
-            rows_of(paint(&wide, Charset::Unicode).buffer()).concat().contains("nothing runs on nodes");
+        let is_without_nodes = rows_of(paint(&wide, Charset::Unicode).buffer()).concat().contains("not from nodes");
         assert_eq!(is_without_nodes, !engine.is_real(), "{engine}");
         let has_clock = rows(&wide).get(1).is_some_and(|progress| progress.contains("0:00 of 5:00"));
         assert_eq!(has_clock, engine.is_real(), "{engine}: recorded and simulated seconds are not the clock's");
@@ -293,4 +292,43 @@ fn a_collective_without_any_time_says_so() {
             .points
             .contains_key(&Point { collective: gdrtune_profiles::vocab::Collective::AllGather, bytes: 1024 })
     );
+}
+
+#[test]
+fn the_second_line_says_how_it_ended_and_holds_only_the_search_against_its_budget() {
+    let progress = |state: &State| rows(state)[1].clone();
+    for (end, word) in [
+        (RunEnd::Tuned, "over "),
+        (RunEnd::Failed, "failed "),
+        (RunEnd::Interrupted, "interrupted "),
+        (RunEnd::NodesLost, "nodes lost "),
+    ] {
+        let mut state = finished((80, 24));
+        state.run.summary.ended.as_mut().unwrap().end = Some(end);
+        assert!(progress(&state).starts_with(word), "{}", progress(&state));
+    }
+    for (start, is_held) in [(searching as fn((u16, u16)) -> State, true), (verifying, false), (finished, false)] {
+        let mut state = start((80, 24));
+        state.run.summary.label.as_mut().unwrap().max_trials = Some(400);
+        assert_eq!(progress(&state).contains(" of 400 trials"), is_held, "{}", progress(&state));
+    }
+}
+
+#[test]
+fn a_score_that_did_not_change_is_logged_once() {
+    let mut state = searching((80, 24));
+    let scored = |score| Event::EnvironmentScored {
+        index: 1,
+        environment: gdrtune_profiles::vocab::Environment::new(),
+        score: Some(score),
+        note: String::new(),
+    };
+    for (seq, score) in (900..).zip([0.5, 0.5, 0.5, 0.4, 0.5]) {
+        feed(&mut state, [&Record { seq, t_ms: seq, event: scored(score) }]);
+    }
+    press(&mut state, "7");
+    let told = rows(&state)
+        .into_iter()
+        .filter_map(|row| Some(row.split_once("environment 2: best is ")?.1.trim_end().to_owned()));
+    assert_eq!(told.collect::<Vec<_>>(), ["2.00x the default", "2.50x the default", "2.00x the default"]);
 }

@@ -280,7 +280,7 @@ fn state_for(context: Context, action: Action) -> State {
         (Context::Overview | Context::Rows, Action::Up | Action::PageUp | Action::Top) => "G",
         (Context::Filtered, Action::Back) => "/ a Enter",
         (Context::Marked, Action::NextMark) => "m G",
-        (Context::Help, Action::Up) => "j",
+        (Context::Help, Action::Up | Action::PageUp | Action::Top) => "j",
         _ => "",
     };
     press(&mut state, script);

@@ -358,3 +358,49 @@ fn every_section_of_every_state_can_be_drawn_at_every_size() {
         }
     }
 }
+
+#[test]
+fn after_the_ab_sizes_and_overview_name_what_ships_and_not_what_it_left_out() {
+    let mut settings_only = shipped();
+    settings_only.rule.clear();
+    let nothing = Profile { env: Vec::new(), ..settings_only.clone() };
+    for (profile, expected) in [
+        (draft(), ["ring/simple/1", "ring/simple/2", "ring/ll/1"]),
+        (shipped(), ["ring/simple/1", "ring/simple/2", "engine's own"]),
+        (settings_only, ["engine's own", "engine's own", "engine's own"]),
+        (nothing, ["default", "default", "default"]),
+    ] {
+        let mut state = finished((120, 40));
+        tell(&mut state, profile, &[]);
+        press(&mut state, "2");
+        let screen = rows(&state);
+        for (point, choice) in ["allreduce     1K", "allreduce    16K", "allgather     1K"].into_iter().zip(expected) {
+            let row = screen.iter().find(|row| row.contains(point)).unwrap();
+            assert!(row.contains(&format!("x  {choice} ")), "{choice}: {row}");
+        }
+        press(&mut state, "1 g");
+        let caption = rows(&state).into_iter().find(|row| row.contains(" best ") && row.contains("1K")).unwrap();
+        assert!(caption.contains(expected[0]), "{caption}");
+    }
+}
+
+#[test]
+fn the_end_says_the_next_command() {
+    for (engine, end, next) in [
+        ("nccl", RunEnd::Tuned, Some("Next: gdrtune install tuned/profile.toml --to FOLDER")),
+        ("native", RunEnd::Tuned, None),
+        ("native", RunEnd::DefaultsBest, None),
+        ("native", RunEnd::Interrupted, Some("Next: gdrtune runs resume 2026-11-29T14:02:11Z-7f3a")),
+        ("native", RunEnd::NodesLost, Some("Next: gdrtune runs resume 2026-11-29T14:02:11Z-7f3a")),
+        ("native", RunEnd::Failed, None),
+    ] {
+        let mut state = finished((80, 24));
+        let summary = &mut state.run.summary;
+        summary.label.as_mut().unwrap().engine = engine.parse().unwrap();
+        summary.written = vec!["tuned/profile.toml".to_owned()];
+        summary.ended.as_mut().unwrap().end = Some(end);
+        let screen = rows(&state).join("\n");
+        assert_eq!(screen.contains("Next: "), next.is_some(), "{screen}");
+        assert!(next.is_none_or(|next| screen.contains(next)), "{screen}");
+    }
+}

@@ -207,3 +207,37 @@ fn the_clock_asks_for_a_draw_once_a_second_and_never_goes_back() {
         assert_eq!(state.view.elapsed_ms, shown);
     }
 }
+
+#[test]
+fn the_help_is_read_by_pages_and_says_where_it_is() {
+    let mut state = searching((60, 15));
+    press(&mut state, "5 ?");
+    let n_visible = 13;
+    let last = crate::ui::draw::help_scroll_limit(&state) + 1;
+    let all = last - 1 + n_visible;
+    assert!(2 * n_visible < last, "more than three pages: {all}");
+    for (script, first) in [
+        ("PgDn", 13),
+        ("PgUp", 1),
+        ("space j", 14),
+        ("^U k", 1),
+        ("G", last),
+        ("PgDn", last),
+        ("g", 1),
+        ("End", last),
+        ("Home", 1),
+    ] {
+        press(&mut state, script);
+        let title = format!("┏ Keys, lines {first}-{} of {all} ", first + n_visible - 1);
+        assert!(rows(&state)[0].contains(&title), "{script}: {}", rows(&state)[0]);
+    }
+}
+
+#[test]
+fn the_help_has_the_keys_of_the_run_before_those_that_are_the_same_everywhere() {
+    let mut state = searching((120, 90));
+    press(&mut state, "?");
+    let screen = rows(&state);
+    let line = |text: &str| screen.iter().position(|row| row.contains(text)).unwrap();
+    assert!(line("┃ This view") < line("┃ This run") && line("┃ This run") < line("┃ Everywhere"));
+}

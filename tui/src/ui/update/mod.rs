@@ -315,8 +315,11 @@ fn export(state: &mut State) -> Vec<Effect> {
     vec![Effect::Redraw]
 }
 
-/// Rows of a page of the present view.
+/// Rows of a page of the present view, or of the help over it.
 fn page(state: &State) -> usize {
+    if matches!(state.view.overlay, Some(Overlay::Help { .. })) {
+        return usize::from(super::draw::help_rows(state).saturating_sub(1).max(1));
+    }
     Layout::of(state).map_or(1, |layout| layout.rows(state).saturating_sub(1).max(1))
 }
 
@@ -334,7 +337,8 @@ fn scroll_help(state: &mut State, motion: Motion) {
         *scroll = match motion {
             Motion::Up(lines) => scroll.saturating_sub(lines as u16),
             Motion::Down(lines) => scroll.saturating_add(lines as u16).min(limit),
-            Motion::Top | Motion::Bottom => *scroll,
+            Motion::Top => 0,
+            Motion::Bottom => limit,
         };
     }
 }

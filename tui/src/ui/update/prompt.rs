@@ -1,7 +1,7 @@
 //! Lines that are typed: the filter, a pin, more budget, a profile to compare with.
 
 use gdrtune_profiles::profile::Profile;
-use gdrtune_session::event::Command;
+use gdrtune_session::event::{Command, Phase};
 use gdrtune_tuner::space::{PinError, check_pin};
 
 use crate::{
@@ -42,6 +42,10 @@ pub(super) fn loaded(state: &mut State, name: String, read: Result<Profile, Stri
 pub(super) fn ask(state: &mut State, asks: Asks, text: String) {
     if matches!(asks, Asks::Pin | Asks::Budget) && state.run.summary.is_over() {
         state.notice("the run is over");
+        return;
+    }
+    if asks == Asks::Pin && state.run.summary.phase.is_some_and(|phase| Phase::Verify <= phase) {
+        state.notice("the search is over already: what it found is being verified as it is");
         return;
     }
     state.view.overlay = Some(Overlay::Prompt(Prompt { asks, line: LineEdit::new(text), error: None }));
@@ -87,7 +91,7 @@ pub(super) fn enter(state: &mut State) -> Vec<Effect> {
     }
     match command(state, prompt.asks, prompt.line.text()) {
         Ok(command) => {
-            state.notice("told the run, which takes it before its next script");
+            state.notice("told the run: it answers before its next measurements");
             vec![Effect::Command(command), Effect::Redraw]
         }
         Err(error) => {

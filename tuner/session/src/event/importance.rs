@@ -48,7 +48,7 @@ impl From<&KnobImportance> for Knob {
     }
 }
 
-/// `NCCL_BUFFSIZE mattered: 1.60x [1.45, 1.77] faster with 1048576 than with 4194304`.
+/// `NCCL_BUFFSIZE mattered: 1.60x (1.45 to 1.77) faster with 1048576 than with 4194304`.
 impl fmt::Display for Knob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, factor, low, high, .. } = self;
@@ -56,13 +56,13 @@ impl fmt::Display for Knob {
         match self.effect {
             KnobEffect::Mattered => write!(
                 f,
-                "{name} mattered: {factor:.2}x [{low:.2}, {high:.2}] faster with {} than with {}",
+                "{name} mattered: {factor:.2}x ({low:.2} to {high:.2}) faster with {} than with {}",
                 value(&self.best),
                 value(&self.worst)
             ),
             KnobEffect::None => write!(f, "{name} did not matter: {factor:.2}x, at most {high:.2}x"),
             KnobEffect::Unknown => {
-                write!(f, "{name}: not known whether it matters: {factor:.2}x [{low:.2}, {high:.2}]")
+                write!(f, "{name}: not known whether it matters: {factor:.2}x ({low:.2} to {high:.2})")
             }
         }
     }
@@ -86,17 +86,17 @@ mod tests {
         for (knob, words) in [
             (
                 knob(KnobEffect::Mattered, 1.6, Some("1048576")),
-                "mattered: 1.60x [1.44, 1.76] faster with 1048576 than with 4194304",
+                "mattered: 1.60x (1.44 to 1.76) faster with 1048576 than with 4194304",
             ),
             (
                 knob(KnobEffect::Mattered, 1.6, None),
-                "mattered: 1.60x [1.44, 1.76] faster with it unset than with 4194304",
+                "mattered: 1.60x (1.44 to 1.76) faster with it unset than with 4194304",
             ),
             (knob(KnobEffect::None, 1.01, None), "did not matter: 1.01x, at most 1.11x"),
         ] {
             assert_eq!(knob.to_string(), format!("NCCL_BUFFSIZE {words}"));
         }
         let unknown = knob(KnobEffect::Unknown, 1.05, None).to_string();
-        assert_eq!(unknown, "NCCL_BUFFSIZE: not known whether it matters: 1.05x [0.95, 1.16]");
+        assert_eq!(unknown, "NCCL_BUFFSIZE: not known whether it matters: 1.05x (0.95 to 1.16)");
     }
 }

@@ -214,11 +214,19 @@ pub fn tune(
     }
     let (end, summary) = match &result {
         Ok(outcome) => (outcome.end, outcome.summary.clone()),
-        Err(error) => (end_of(error), error.to_string()),
+        Err(error) => (end_of(error), with_hint(error)),
     };
     recorder.record(Event::Phase { phase: Phase::Done });
     recorder.record(Event::Finished { end, summary });
     result
+}
+
+/// What is wrong and, where that is known, what to do about it: who watches the run sees nothing else.
+fn with_hint(error: &RunError) -> String {
+    match error {
+        RunError::Connect(refused) if let Some(hint) = refused.hint() => format!("{error}; {hint}"),
+        _ => error.to_string(),
+    }
 }
 
 fn started(config: &RunConfig) -> Event {

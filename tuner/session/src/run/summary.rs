@@ -332,7 +332,7 @@ mod tests {
             "| 0.020 | too noisy to say: spread 40 %, need about 300 s more |\n",
             "- allreduce 1K loses 1.3 % [0.4 %, 2.2 %]\n",
             "## What the knobs did\n",
-            "- NCCL_BUFFSIZE mattered: 1.60x [1.40, 1.80] faster with it unset than with 1048576\n",
+            "- NCCL_BUFFSIZE mattered: 1.60x (1.40 to 1.80) faster with it unset than with 1048576\n",
         ] {
             assert!(text.contains(want), "{want}: {text}");
         }

@@ -170,7 +170,9 @@ fn draw_rows<T>(
 
 fn draw_clusters(state: &State, theme: &Theme, layout: Lists, buffer: &mut Buffer) {
     let focused = state.focus == Panel::Clusters;
-    draw_panel(focused, "Clusters", "Enter fills in a new run", theme, layout.clusters, buffer);
+    let (n_shown, n_all) = (usize::from(layout.cluster_rows().height), state.clusters.rows.len());
+    let count = if n_shown < n_all { format!("{n_shown} of {n_all}, ") } else { String::new() };
+    draw_panel(focused, "Clusters", &format!("{count}Enter fills in a new run"), theme, layout.clusters, buffer);
     let draw = |cluster: &ClusterLine, theme: &Theme, place: Rect, style: Style, buffer: &mut Buffer| {
         let name = fit(&cluster.name, NAME_COLUMNS, theme.glyphs.ellipsis);
         buffer.set_string(place.x + MARK_COLUMNS as u16, place.y, name, style);

@@ -3,6 +3,7 @@
 use ratatui::style::{Color, Modifier, Style};
 
 use super::*;
+use crate::ui::start::layout::Lists;
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (60, 15)];
 
@@ -153,4 +154,16 @@ fn thousands_of_runs_are_as_fast_as_ten() {
     update(&mut state, Input::Stock(Box::new(newer)));
     assert_eq!(state.runs.selected().map(|run| run.name.as_str()), Some("r4999"));
     assert!(screen(&state, Charset::Unicode).concat().contains("▸ 2 h ago"));
+}
+
+#[test]
+fn few_runs_leave_their_rows_to_the_clusters() {
+    for (n_runs, n_clusters, expected) in
+        [(0, 18, 17), (3, 18, 16), (6, 18, 13), (9, 18, 10), (100, 18, 9), (100, 2, 5), (0, 3, 4)]
+    {
+        let layout = Lists::of((80, 24), n_runs, n_clusters);
+        assert_eq!(layout.clusters.height, expected.max(5), "{n_runs} runs, {n_clusters} clusters");
+        assert_eq!(layout.runs.height + layout.clusters.height, 21);
+        assert!(n_runs.min(10) <= usize::from(layout.run_rows().height), "{n_runs} runs");
+    }
 }

@@ -160,7 +160,7 @@ fn rule_rows(state: &State, profile: &Profile, columns: usize) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut heading = String::new();
     for (rule, cells) in profile.rule.iter().zip(cells) {
-        let shape = if of_shapes { format!(" on {} nodes, {} ranks", rule.nodes, rule.ranks) } else { String::new() };
+        let shape = if of_shapes { format!(" on {}", text::shape(rule.nodes, rule.ranks)) } else { String::new() };
         let next = format!("{}{shape}", rule.collective);
         if next != heading {
             heading = next;
