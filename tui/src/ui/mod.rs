@@ -35,7 +35,7 @@ pub(crate) mod start;
 mod state;
 mod tabs;
 mod terminal;
-mod text;
+pub(crate) mod text;
 mod theme;
 mod update;
 
