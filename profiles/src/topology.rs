@@ -160,7 +160,11 @@ impl Lanes {
 impl fmt::Display for Lanes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (whole, tenths) = (self.mtps / 1000, self.mtps % 1000 / 100);
-        if tenths == 0 { write!(f, "{whole} GT/s x{}", self.count) } else { write!(f, "{whole}.{tenths} GT/s x{}", self.count) }
+        if tenths == 0 {
+            write!(f, "{whole} GT/s x{}", self.count)
+        } else {
+            write!(f, "{whole}.{tenths} GT/s x{}", self.count)
+        }
     }
 }
 
@@ -220,7 +224,10 @@ mod tests {
         }
         let lanes = |mtps, count| Some(Lanes { mtps, count });
         let link = PcieLink { current: lanes(16_000, 8), most: lanes(32_000, 16) };
-        assert_eq!((link.to_string().as_str(), link.is_narrow(), link.is_slow()), ("16 GT/s x8 of 32 GT/s x16", true, true));
+        assert_eq!(
+            (link.to_string().as_str(), link.is_narrow(), link.is_slow()),
+            ("16 GT/s x8 of 32 GT/s x16", true, true)
+        );
         let idle = PcieLink { current: lanes(2_500, 16), most: lanes(32_000, 16) };
         assert_eq!((idle.is_narrow(), idle.is_slow()), (false, true));
         assert_eq!(PcieLink { current: None, most: lanes(8_000, 4) }.to_string(), "? of 8 GT/s x4");

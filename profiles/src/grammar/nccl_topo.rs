@@ -45,7 +45,8 @@ pub fn parse(text: &str, file: &str) -> Result<(Machine, Vec<Diagnostic>), Diagn
             return Err(Diagnostic::error(file, root.line, why));
         }
         name => {
-            let why = format!("the first element is <{}>: NCCL's topology files begin with <system>", name.escape_debug());
+            let why =
+                format!("the first element is <{}>: NCCL's topology files begin with <system>", name.escape_debug());
             return Err(Diagnostic::error(file, root.line, why));
         }
     }
@@ -104,7 +105,7 @@ struct Tree<'t, 'f> {
     odd: Vec<Diagnostic>,
 }
 
-impl<'t> Tree<'t, '_> {
+impl Tree<'_, '_> {
     fn warn(&mut self, at: usize, why: impl Into<String>) {
         let line = self.elements.get(at).map_or(1, |element| element.line);
         self.odd.push(Diagnostic::warning(self.file, line, why));
@@ -190,8 +191,12 @@ impl<'t> Tree<'t, '_> {
         });
         let capability = self.elements[at].get("sm").map(|sm| format!("sm_{sm}"));
         let model: Vec<String> = numbers.into_iter().chain(capability).collect();
-        let gpu =
-            Gpu { model: model.join(" "), address: self.address(&seat), numa: self.numa(&seat), link: self.link(&seat) };
+        let gpu = Gpu {
+            model: model.join(" "),
+            address: self.address(&seat),
+            numa: self.numa(&seat),
+            link: self.link(&seat),
+        };
         let mut found = FoundGpu { gpu, seat, dev: self.number(at, "dev"), straight: BTreeMap::new(), switched: 0 };
         let links = (0..self.elements.len()).filter(|link| self.is(*link, "nvlink"));
         for link in links.filter(|link| self.elements[*link].parent == Some(at)).collect::<Vec<_>>() {
@@ -223,12 +228,11 @@ impl<'t> Tree<'t, '_> {
             };
             let (number, speed) = (self.number(at, "port").unwrap_or_default(), self.number(at, "speed"));
             let port = Port { number, rate: speed.map(rate).unwrap_or_default(), ..Port::default() };
-            match found.iter_mut().find(|(hca, _)| hca.name == name) {
-                Some((hca, _)) => hca.ports.push(port),
-                None => {
-                    let seat = self.seat(at);
-                    found.push((self.hca(name.to_owned(), &seat, vec![port]), seat));
-                }
+            if let Some((hca, _)) = found.iter_mut().find(|(hca, _)| hca.name == name) {
+                hca.ports.push(port);
+            } else {
+                let seat = self.seat(at);
+                found.push((self.hca(name.to_owned(), &seat, vec![port]), seat));
             }
         }
         for at in self.bare_functions(&[NET_CLASS], "net") {

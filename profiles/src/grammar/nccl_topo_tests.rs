@@ -143,7 +143,10 @@ fn what_is_odd_is_said_and_what_is_no_topology_is_refused() {
     );
     assert_eq!(distances(&machine), ["?"]);
     for (text, message) in [
-        ("\n<graphs version=\"1\"/>", "f:2: these are NCCL's graphs, not its topology: have it written for NCCL_TOPO_DUMP_FILE"),
+        (
+            "\n<graphs version=\"1\"/>",
+            "f:2: these are NCCL's graphs, not its topology: have it written for NCCL_TOPO_DUMP_FILE",
+        ),
         ("<html>", "f:1: the first element is <html>: NCCL's topology files begin with <system>"),
         (
             "<system version=\"1\"><cpu numaid=\"0\"/></system>",

@@ -96,10 +96,12 @@ fn one_gpu_without_hcas_and_a_virtual_machine() {
     assert_eq!((shown(&machine), machine.hcas.len(), odd), (vec!["0: -".to_owned()], 0, vec![]));
     // A list of NUMA nodes is no place; and neither is the GPU memory's own node.
     for tail in ["0-95\t0-1\t\tN/A", "\t\t\tN/A", "0-71\t0-1\t\t1", "N/A\tN/A\t\tN/A", ""] {
-        let text = format!("\tGPU0\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \tPHB\t{tail}\nNIC0\tPHB\t X\n");
+        let text =
+            format!("\tGPU0\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \tPHB\t{tail}\nNIC0\tPHB\t X\n");
         assert_eq!(shown(&read(&text).0), ["?: - PHB"], "{tail}");
     }
-    let grace = "\tGPU0\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \tNODE\t0-71\t0\t\t1\nNIC0\tNODE\t X \n";
+    let grace =
+        "\tGPU0\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \tNODE\t0-71\t0\t\t1\nNIC0\tNODE\t X \n";
     assert_eq!(shown(&read(grace).0), ["0: - NODE"]);
 }
 
@@ -138,14 +140,17 @@ fn what_is_not_whole_is_said_with_its_line() {
     );
     assert_eq!(shown(&machine), ["?: - NV4 NV4 ?", "?: NV4 - - ?", "?: NV4 - - ?"]);
     for (text, message) in [
-        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", "topo.txt:1: no table of GPUs: "),
+        (
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
+            "topo.txt:1: no table of GPUs: ",
+        ),
         ("GPU 0: NVIDIA H200 (UUID: GPU-0)\nGPU0 is well\n", "topo.txt:1: no table of GPUs: "),
         ("\n\tGPU0\tGPU1\n", "topo.txt:2: a table without rows: "),
     ] {
         let error = parse(text, "topo.txt").unwrap_err().to_string();
         assert!(error.starts_with(message) && error.ends_with(NEXT_STEP), "{error}");
     }
-    let wide: String = (0..600).map(|number| format!("\tGPU{number}")).collect();
+    let wide = (0..600).map(|number| format!("GPU{number}")).collect::<Vec<_>>().join("\t");
     assert_eq!(parse(&wide, "f").unwrap_err().to_string(), "f:1: a table of 600 devices: 512 at most are read");
 }
 

@@ -90,7 +90,8 @@ impl<'t> Reader<'t, '_> {
 
     /// Goes past `end`; returns what is before it.
     fn past(&mut self, end: &str, what: &str) -> Result<&'t str, Diagnostic> {
-        let found = self.rest.find(end).ok_or_else(|| self.error(format!("{what} does not end: `{end}` is missing")))?;
+        let found =
+            self.rest.find(end).ok_or_else(|| self.error(format!("{what} does not end: `{end}` is missing")))?;
         let before = self.take(found);
         self.take(end.len());
         Ok(before)
@@ -167,7 +168,8 @@ mod tests {
 
     #[test]
     fn elements_know_their_parents_and_lines() {
-        let text = "<?xml version=\"1.0\"?>\n<!-- <no/> -->\n<a x=\"1\"\n   y = ' 2>'>\n<b/>text<c z=\"\"></c>\n</a>\n<d/>";
+        let text =
+            "<?xml version=\"1.0\"?>\n<!-- <no/> -->\n<a x=\"1\"\n   y = ' 2>'>\n<b/>text<c z=\"\"></c>\n</a>\n<d/>";
         let (elements, odd) = parse(text, "f").unwrap();
         let shown: Vec<_> = elements.iter().map(|e| (e.name, e.line, e.parent)).collect();
         assert_eq!(shown, [("a", 3, None), ("b", 5, Some(0)), ("c", 5, Some(0)), ("d", 7, None)]);

@@ -41,23 +41,23 @@ struct Tree<'r> {
 impl Tree<'_> {
     fn file(&self, path: &str, text: &str) {
         let path = self.root.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, format!("{text}\n")).unwrap();
+        fs::create_dir_all(path.parent().expect("a folder")).expect("the tree can be written");
+        fs::write(path, format!("{text}\n")).expect("the tree can be written");
     }
 
     /// A relative link, as the kernel's are.
     fn link(&self, from: &str, to: &str) {
         let path = self.root.join(from);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::create_dir_all(self.root.join(to)).unwrap();
-        symlink(format!("{}{to}", "../".repeat(from.matches('/').count())), path).unwrap();
+        fs::create_dir_all(path.parent().expect("a folder")).expect("the tree can be written");
+        fs::create_dir_all(self.root.join(to)).expect("the tree can be written");
+        symlink(format!("{}{to}", "../".repeat(from.matches('/').count())), path).expect("the tree can be written");
     }
 
     /// A PCI function; returns its folder and its address.
     fn pci(&self, path: &str, keys: &[&str], class: &str, vendor: &str, device: &str) -> (String, String) {
         let mut parts = path.split('/');
-        let bridge = parts.next().unwrap();
-        let (domain, bus) = bridge.split_once(':').unwrap();
+        let bridge = parts.next().expect("a host bridge");
+        let (domain, bus) = bridge.split_once(':').expect("domain and bus");
         let above = get(keys, "under").map(|folder| format!("{folder}/")).unwrap_or_default();
         let (mut folder, mut address) = (format!("sys/devices/{above}pci{bridge}"), String::new());
         for part in parts {

@@ -78,7 +78,9 @@ pub fn read(root: &Path) -> Inventory {
 /// in it.
 pub fn read_recorded(root: &Path) -> Inventory {
     let live = Live { links: Ok(Vec::new()), variables: Vec::new(), pid: 0, home: None, nvidia_smi: None };
-    assemble(root, live)
+    let mut inventory = assemble(root, live);
+    inventory.unreadable.push("nvidia-smi: files do not tell what it says".to_owned());
+    inventory
 }
 
 /// The host name, or nothing where it cannot be read.

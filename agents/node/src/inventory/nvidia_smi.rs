@@ -270,7 +270,8 @@ esac
             assert_eq!((answer.gpus.len(), answer.gpu_paths.len(), answer.problems.len()), (2, 0, 1), "{answer:?}");
             assert!(answer.problems[0].contains(problem), "{answer:?}");
         }
-        let one = answer_of("#!/bin/sh\ncase \"$1\" in --query-gpu*) echo '0, GPU-a, A';; topo) exit 1;; esac\n", PATIENT);
+        let one =
+            answer_of("#!/bin/sh\ncase \"$1\" in --query-gpu*) echo '0, GPU-a, A';; topo) exit 1;; esac\n", PATIENT);
         assert_eq!(one.problems, Vec::<String>::new(), "one GPU has no way to another");
     }
 

@@ -40,9 +40,8 @@ impl Reader<'_> {
     /// Linux `Documentation/ABI/testing/sysfs-bus-pci`: files that only devices of PCI Express have.
     fn pcie_link(&self, address: &str) -> PcieLink {
         let text = |name: &str| self.try_text(&format!("sys/bus/pci/devices/{address}/{name}")).ok();
-        let lanes = |which: &str| {
-            Lanes::read(&text(&format!("{which}_link_speed"))?, &text(&format!("{which}_link_width"))?)
-        };
+        let lanes =
+            |which: &str| Lanes::read(&text(&format!("{which}_link_speed"))?, &text(&format!("{which}_link_width"))?);
         PcieLink { current: lanes("current"), most: lanes("max") }
     }
 

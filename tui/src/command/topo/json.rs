@@ -8,9 +8,7 @@ use serde_json::{Value, json};
 /// The document; `failed` are hosts that could not be looked at, and why. Distances and ways are words as `nvidia-smi topo -m` prints
 /// them, `null` where they are not known.
 pub(super) fn document(survey: &Survey, failed: &[(String, String)]) -> Value {
-    let difference = |Difference { hosts, what, own, most }: &Difference| {
-        json!({"hosts": hosts, "what": what, "own": own, "most": most})
-    };
+    let difference = |Difference { hosts, what, own, most }: &Difference| json!({"hosts": hosts, "what": what, "own": own, "most": most});
     json!({
         "schema_version": 1,
         "groups": survey.groups.iter().map(group).collect::<Vec<_>>(),
@@ -25,12 +23,15 @@ fn group(group: &Group) -> Value {
     let machine = &group.machine;
     let near = |gpu: usize| {
         let nearest = group.nearest.get(gpu)?.as_ref()?;
-        let names: Vec<&str> = nearest.hcas.iter().filter_map(|at| Some(machine.hcas.get(*at)?.name.as_str())).collect();
+        let names: Vec<&str> =
+            nearest.hcas.iter().filter_map(|at| Some(machine.hcas.get(*at)?.name.as_str())).collect();
         Some(json!({"distance": nearest.distance.nccl_name(), "hcas": names}))
     };
     let of_gpu = |(number, gpu): (usize, &Gpu)| {
-        let words = |row: &Vec<Option<PcieDistance>>| row.iter().map(|d| d.map(PcieDistance::nccl_name)).collect::<Vec<_>>();
-        let ways = |row: &Vec<Option<GpuPath>>| row.iter().map(|way| way.map(|way| way.to_string())).collect::<Vec<_>>();
+        let words =
+            |row: &Vec<Option<PcieDistance>>| row.iter().map(|d| d.map(PcieDistance::nccl_name)).collect::<Vec<_>>();
+        let ways =
+            |row: &Vec<Option<GpuPath>>| row.iter().map(|way| way.map(|way| way.to_string())).collect::<Vec<_>>();
         json!({
             "index": number,
             "model": gpu.model,
@@ -53,9 +54,7 @@ fn group(group: &Group) -> Value {
 }
 
 fn hca(hca: &Hca) -> Value {
-    let port = |Port { number, state, link_layer, rate }: &Port| {
-        json!({"port": number, "state": state, "link_layer": link_layer, "rate": rate})
-    };
+    let port = |Port { number, state, link_layer, rate }: &Port| json!({"port": number, "state": state, "link_layer": link_layer, "rate": rate});
     json!({
         "name": hca.name,
         "address": hca.address,

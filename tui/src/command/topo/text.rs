@@ -41,7 +41,8 @@ fn group_lines(group: &Group, lines: &mut Vec<String>) {
     let machine = &group.machine;
     let alike = if group.hosts.len() == 1 { String::new() } else { format!(" ({} nodes alike)", group.hosts.len()) };
     lines.push(format!("{}{alike}", fold(&group.hosts)));
-    let numa = machine.numa_nodes.map_or(String::new(), |nodes| format!(", {}", text::count(u64::from(nodes), "NUMA node")));
+    let numa =
+        machine.numa_nodes.map_or(String::new(), |nodes| format!(", {}", text::count(u64::from(nodes), "NUMA node")));
     let gpus = text::count(machine.gpus.len() as u64, "GPU");
     lines.push(format!("  {gpus}, {}{numa}", text::count(machine.hcas.len() as u64, "HCA")));
     if !machine.gpus.is_empty() {
@@ -87,7 +88,8 @@ fn gpu_rows(group: &Group) -> Vec<Vec<String>> {
 /// `PIX mlx5_[0-1]`.
 fn near(nearest: Option<&Nearest>, machine: &Machine) -> String {
     let Some(nearest) = nearest else { return if machine.hcas.is_empty() { "none" } else { "?" }.to_owned() };
-    let names: Vec<&str> = nearest.hcas.iter().filter_map(|at| machine.hcas.get(*at)).map(|hca| hca.name.as_str()).collect();
+    let names: Vec<&str> =
+        nearest.hcas.iter().filter_map(|at| machine.hcas.get(*at)).map(|hca| hca.name.as_str()).collect();
     format!("{} {}", nearest.distance.nccl_name(), fold(&names))
 }
 
@@ -102,7 +104,8 @@ fn hca_rows(machine: &Machine) -> Vec<Vec<String>> {
     let mut rows = vec![header.collect::<Vec<_>>()];
     for (at, hca) in machine.hcas.iter().enumerate() {
         let mut row = vec![hca.name.clone(), numa(hca.numa)];
-        let distance = |row: &Vec<Option<PcieDistance>>| row.get(at).copied().flatten().map_or("?", PcieDistance::nccl_name);
+        let distance =
+            |row: &Vec<Option<PcieDistance>>| row.get(at).copied().flatten().map_or("?", PcieDistance::nccl_name);
         row.extend(machine.to_hcas.iter().map(|row| distance(row).to_owned()));
         row.extend([hca.link.to_string(), or_unknown(&hca.address), ports(hca)]);
         rows.push(row);
@@ -163,9 +166,11 @@ fn rails(rails: &[Rail], nodes: usize, lines: &mut Vec<String>) {
     lines.push(format!("Rails over {nodes} nodes"));
     let mut rows = vec![words(["HCA", "nodes", "rate", "near", ""])];
     for rail in rails {
-        let gpus = rail.gpus.as_ref().map(|gpus| gpus.iter().map(|gpu| format!("GPU{gpu}")).collect::<Vec<_>>());
-        let near = gpus.map_or("differs".to_owned(), |gpus| if gpus.is_empty() { "-".to_owned() } else { fold(&gpus) });
-        let lacks = |what: &str, hosts: &[String]| if hosts.is_empty() { None } else { Some(format!("{what} {}", fold(hosts))) };
+        let gpus: Vec<String> = rail.gpus.iter().map(|gpu| format!("GPU{gpu}")).collect();
+        let near = if gpus.is_empty() { "-".to_owned() } else { fold(&gpus) };
+        let lacks = |what: &str, hosts: &[String]| {
+            if hosts.is_empty() { None } else { Some(format!("{what} {}", fold(hosts))) }
+        };
         let uneven = (rail.rates.len() > 1).then(|| "rates differ".to_owned());
         let problems: Vec<String> =
             [lacks("down on", &rail.down), lacks("missing on", &rail.missing), uneven].into_iter().flatten().collect();

@@ -38,7 +38,8 @@ pub fn look(
     let missing = gathered.missing.map(|refusal| refusal.hosts).unwrap_or_default();
     let why = |node: usize| missing.iter().find(|(missing, _)| *missing == node).map(|(_, why)| why.clone());
     let host = |(node, (host, inventory)): (usize, (&Host, Option<Inventory>))| {
-        let machine = inventory.as_ref().map(machine).ok_or_else(|| why(node).unwrap_or_else(|| "no answer".to_owned()));
+        let machine =
+            inventory.as_ref().map(machine).ok_or_else(|| why(node).unwrap_or_else(|| "no answer".to_owned()));
         (host.name.clone(), machine)
     };
     Ok(hosts.iter().zip(gathered.inventories).enumerate().map(host).collect())
@@ -87,7 +88,8 @@ fn unknown(inventory: &Inventory) -> Vec<String> {
         notes.push(format!("nvidia-smi names {named} GPUs, and /proc and /sys show {placed}: the others have no row"));
     }
     if placed > 1 && inventory.topology.gpu_paths.is_empty() {
-        let why = inventory.unreadable.iter().find(|line| line.contains("nvidia-smi"));
+        let said = |words| inventory.unreadable.iter().find(|line| line.contains(words));
+        let why = said("nvidia-smi topo").or_else(|| said("nvidia-smi"));
         let why = why.map_or("it is not on the PATH there, or sees other GPUs", String::as_str);
         notes.push(format!("NVLinks are not known: nvidia-smi, which alone tells of them, gave no answer ({why})"));
     }
@@ -131,9 +133,9 @@ pub struct Nearest {
 
 impl Survey {
     /// Compares nodes.
-    pub fn of(nodes: Vec<(String, Machine)>) -> Self {
+    pub fn of(machines: Vec<(String, Machine)>) -> Self {
         let mut known: Vec<(compare::Aspects, Group)> = Vec::new();
-        for (host, machine) in nodes {
+        for (host, machine) in machines {
             let aspects = compare::aspects(&machine);
             match known.iter_mut().find(|(known, _)| *known == aspects) {
                 Some((_, group)) => group.hosts.push(host),

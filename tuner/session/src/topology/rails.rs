@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use gdrtune_profiles::topology::{Hca, by_number};
 
-use super::Group;
+use super::{Group, Nearest};
 
 /// The HCAs of one name, or of one position where names differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,8 +19,8 @@ pub struct Rail {
     pub missing: Vec<String>,
     /// Rates of the ports that are not down. More than one, where nodes differ.
     pub rates: Vec<String>,
-    /// GPUs of which it is a nearest HCA; `None` where that is not the same on all nodes.
-    pub gpus: Option<Vec<usize>>,
+    /// GPUs of which it is a nearest HCA, on most nodes.
+    pub gpus: Vec<usize>,
 }
 
 impl Rail {
@@ -43,20 +43,23 @@ pub(super) fn rails(groups: &[Group]) -> (Vec<Rail>, Vec<String>) {
              nodes: give them equal ones (rdma-core's 60-rdma-persistent-naming.rules)"
                 .to_owned(),
         );
-        return ((0..most).map(|at| rail(groups, &|group: &Group| (at < group.machine.hcas.len()).then_some(at))).collect(), notes);
+        return (
+            (0..most).map(|at| rail(groups, &|group: &Group| (at < group.machine.hcas.len()).then_some(at))).collect(),
+            notes,
+        );
     }
     let mut all: Vec<String> = groups.iter().flat_map(names).collect::<BTreeSet<String>>().into_iter().collect();
     all.sort_by(|a, b| by_number(a, b));
-    let named = |name: &String| rail(groups, &|group: &Group| group.machine.hcas.iter().position(|hca| hca.name == *name));
-    (all.iter().map(named).collect(), notes)
+    let of_name =
+        |name: &String| rail(groups, &|group: &Group| group.machine.hcas.iter().position(|hca| hca.name == *name));
+    (all.iter().map(of_name).collect(), notes)
 }
 
 /// The rail of whatever HCA `place` finds in a group.
 fn rail(groups: &[Group], place: &dyn Fn(&Group) -> Option<usize>) -> Rail {
     let mut rail =
-        Rail { name: String::new(), hosts: vec![], down: vec![], missing: vec![], rates: vec![], gpus: None };
+        Rail { name: String::new(), hosts: vec![], down: vec![], missing: vec![], rates: vec![], gpus: vec![] };
     let (mut names, mut rates) = (Vec::new(), BTreeSet::new());
-    let mut gpus: BTreeSet<Vec<usize>> = BTreeSet::new();
     for group in groups {
         let Some((at, hca)) = place(group).and_then(|at| Some((at, group.machine.hcas.get(at)?))) else {
             rail.missing.extend(group.hosts.iter().cloned());
@@ -69,24 +72,26 @@ fn rail(groups: &[Group], place: &dyn Fn(&Group) -> Option<usize>) -> Rail {
             rail.down.extend(group.hosts.iter().cloned());
             continue;
         }
+        // The first group is the largest.
+        if rail.hosts.is_empty() {
+            let is_near = |nearest: &Option<Nearest>| nearest.as_ref().is_some_and(|near| near.hcas.contains(&at));
+            let near = group.nearest.iter().enumerate().filter(|(_, nearest)| is_near(nearest));
+            rail.gpus = near.map(|(gpu, _)| gpu).collect();
+        }
         rail.hosts.extend(group.hosts.iter().cloned());
         rates.extend(rate(hca));
-        let is_near = |gpu: &usize| {
-            group.nearest.get(*gpu).and_then(Option::as_ref).is_some_and(|nearest| nearest.hcas.contains(&at))
-        };
-        gpus.insert((0..group.machine.gpus.len()).filter(is_near).collect());
     }
     rail.name = names.join("/");
     rail.rates = rates.into_iter().collect();
-    rail.gpus = if gpus.len() == 1 { gpus.pop_first() } else { None };
     rail
 }
 
 /// Rates of the ports that are not down, as one text.
 fn rate(hca: &Hca) -> Option<String> {
     let ports = hca.ports.iter().filter(|port| !port.is_down());
-    let rates: Vec<String> =
-        ports.map(|port| format!("{} {}", port.link_layer, port.rate).trim().to_owned()).filter(|r| !r.is_empty()).collect();
+    let rates: Vec<String> = ports
+        .map(|port| format!("{} {}", port.link_layer, port.rate).trim().to_owned())
+        .filter(|r| !r.is_empty())
+        .collect();
     (!rates.is_empty()).then(|| rates.join(" + "))
 }
-

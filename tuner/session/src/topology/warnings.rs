@@ -58,7 +58,10 @@ fn near_but_down(machine: &Machine, nearest: &[Option<Nearest>]) -> Vec<String> 
         let hca = machine.hcas.get(at)?;
         let state = hca.ports.first().map(|port| port.state.as_str()).unwrap_or_default();
         let gpus = gpus(near.into_iter());
-        Some(format!("{}: down ({state}), though nearest to {gpus}: check its cable and its subnet manager or switch", hca.name))
+        Some(format!(
+            "{}: down ({state}), though nearest to {gpus}: check its cable and its subnet manager or switch",
+            hca.name
+        ))
     };
     by_hca.into_iter().filter_map(text).collect()
 }
@@ -78,7 +81,11 @@ fn flat(machine: &Machine) -> Option<String> {
         && !all.is_empty()
         && all.iter().all(|distance| *distance == PcieDistance::Phb)
         && machine.gpus.iter().all(|gpu| gpu.numa.is_none());
-    is_flat.then(|| format!("all devices are at one host bridge, without NUMA nodes: that is not how hardware is wired; {TOPOLOGY_FILE}"))
+    is_flat.then(|| {
+        format!(
+            "all devices are at one host bridge, without NUMA nodes: that is not how hardware is wired; {TOPOLOGY_FILE}"
+        )
+    })
 }
 
 /// Links with fewer lanes than the device has; of HCAs, which never idle theirs, slower ones as well.
