@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use gdrtune_profiles::{
     install::{Manifest, ManifestFile},
+    topology::{GpuPath, Lanes, PcieLink},
     vocab::{Algorithm, Choice, Collective, DataType, Engine, Environment, PcieDistance, Point, Protocol, ReduceOp},
 };
 use gdrtune_wire::*;
