@@ -79,7 +79,7 @@ pub fn read(root: &Path) -> Inventory {
 pub fn read_recorded(root: &Path) -> Inventory {
     let live = Live { links: Ok(Vec::new()), variables: Vec::new(), pid: 0, home: None, nvidia_smi: None };
     let mut inventory = assemble(root, live);
-    inventory.unreadable.push("nvidia-smi: files do not tell what it says".to_owned());
+    inventory.unreadable.push("nvidia-smi: not asked, as this is a recorded tree".to_owned());
     inventory
 }
 
