@@ -1,4 +1,5 @@
-//! Our implementation of the grammars that receive what we emit, and that users' own files are written in.
+//! Our implementation of the grammars that receive what we emit, that users' own files are written in, and that others tell
+//! of machines in.
 //!
 //! Each module reads what its receiver reads, and where the receiver would quietly misread a text, says so instead.
 //! Nothing here touches a file or the process environment.
@@ -8,8 +9,12 @@ pub mod env_file;
 pub mod hca;
 pub mod ifname;
 pub mod nccl_conf;
+pub mod nccl_topo;
 pub mod shell;
+pub mod smi_topo;
+pub mod topo_file;
 pub mod tuner_csv;
+mod xml;
 
 /// Whether `name` is a portable variable name: a letter or `_`, then letters, digits and `_` (POSIX.1, "Name").
 pub(crate) fn is_variable_name(name: &str) -> bool {

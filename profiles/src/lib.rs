@@ -11,7 +11,8 @@
 //! | [`matrix`] | which (collective, algorithm, protocol) an engine can run, by version, as data |
 //! | [`knob`] | the catalogue of process-level settings: kind, domain, versions, class, scope, conflicts |
 //! | [`profile`] | the profile file, format 1: reading with places and nearest names, checking, writing |
-//! | [`grammar`] | what receives our texts: `NCCL_ALGO`, `NCCL_IB_HCA`, interfaces, nccl.conf, env file, shell, tuner CSV |
+//! | [`grammar`] | what receives our texts: `NCCL_ALGO`, `NCCL_IB_HCA`, interfaces, nccl.conf, env file, shell, tuner CSV; and what tells of machines: `nvidia-smi topo -m`, NCCL's topology files |
+//! | [`topology`] | GPUs and HCAs of a machine, and how far they are from each other |
 //! | [`diff`] | what differs between two profiles: settings by variable, choices by range |
 //! | [`emit`] | profile to shell snippet, env file, nccl.conf, tuner CSV, JSON; each read back first |
 //! | [`install`] | what an installation consists of: its files' names and texts, its manifest |
@@ -31,6 +32,7 @@ pub mod setting;
 pub mod size;
 pub mod source;
 pub mod space;
+pub mod topology;
 pub mod version;
 pub mod vocab;
 pub mod workload;

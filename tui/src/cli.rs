@@ -8,6 +8,7 @@ mod presets;
 mod runs;
 #[cfg(test)]
 mod tests;
+mod topo;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -24,6 +25,7 @@ pub(crate) use self::{
     hosts::HostArgs,
     presets::{GoalArgs, ObjectiveArg, OfflineArgs, SpaceArgs},
     runs::{AttachArgs, ExportArgs, ExportFormat, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, RunsCommand},
+    topo::{TopoArgs, TopoFormat},
 };
 use crate::{headless::Detail, ui::ThemeName};
 
@@ -41,7 +43,7 @@ Exit codes:
   5    no setting beat the defaults (only with --expect-gain)
   6    findings: an installation that is not as it was put there, or that NCCL does not use
   100  some trials failed
-  101  nodes lost; with --min-nodes also a result for fewer hosts than were named
+  101  nodes lost; with --min-nodes, and by topo, also a result for fewer hosts than were named
   102  verification found a regression
   130  interrupted; after SIGTERM the best so far is written, not verified";
 
@@ -72,6 +74,8 @@ pub(crate) enum Command {
     Emit(EmitArgs),
     /// Put a profile where jobs take it from, prove that NCCL uses it, or take it away
     Install(InstallArgs),
+    /// Show how GPUs and HCAs are wired: distances, links, ports, rails, and what differs between hosts; measures nothing
+    Topo(TopoArgs),
     /// List the recorded runs, show or export one, or go on with one that was ended too early
     Runs(RunsArgs),
     /// Watch a run of another process; it goes on undisturbed

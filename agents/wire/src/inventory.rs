@@ -1,6 +1,9 @@
 //! What a node has: the answer to [`crate::ToAgent::Inventory`]. Part of the messages, under the same rules.
 
-use gdrtune_profiles::vocab::{Environment, PcieDistance};
+use gdrtune_profiles::{
+    topology::{GpuPath, PcieLink},
+    vocab::{Environment, PcieDistance},
+};
 use serde::{Deserialize, Serialize};
 
 /// What a node has, as far as its agent could read it.
@@ -54,6 +57,8 @@ pub struct Topology {
     pub nets: Vec<NetDevice>,
     /// From each GPU, in their order, to each adapter, in theirs; `None` where it cannot be known.
     pub distances: Vec<Vec<Option<PcieDistance>>>,
+    /// From each GPU to each GPU, as `nvidia-smi` says; empty where it says nothing, as only it knows of NVLinks.
+    pub gpu_paths: Vec<Vec<Option<GpuPath>>>,
 }
 
 /// Where a device is plugged in.
@@ -63,6 +68,8 @@ pub struct Place {
     pub address: String,
     /// NUMA node, where the kernel knows it.
     pub numa: Option<u32>,
+    /// Its PCIe link, where the kernel knows it.
+    pub link: PcieLink,
 }
 
 /// A GPU.

@@ -24,7 +24,6 @@ use gdrtune_wire::{InstallOutcome, Installation, ToAgent};
 
 use super::printable;
 use crate::{
-    BUILD_ID,
     cli::InstallArgs,
     exit::{Exit, Failure},
     hosts::{self, Place, Surroundings},
@@ -158,14 +157,7 @@ fn unexpected(outcome: &InstallOutcome) -> String {
 
 fn config(args: &InstallArgs, place: &Place) -> Result<FleetConfig, Failure> {
     let library = super::library_text(args.job.nccl.as_deref())?.or_else(|| place.nccl.clone());
-    let environment = open::agent_environment(&place.environment, library.as_deref());
-    Ok(FleetConfig {
-        fanout: place.fanout,
-        agent_env: environment,
-        remote_folder: place.remote_folder.clone(),
-        agent_folder: place.agent_folder.clone(),
-        ..FleetConfig::new(BUILD_ID.to_owned(), std::env::current_exe()?, place.launcher.clone())
-    })
+    Ok(super::fleet_config(place, library.as_deref())?)
 }
 
 /// Asks every host.

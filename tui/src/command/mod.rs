@@ -10,6 +10,7 @@ mod offline;
 mod presets;
 pub(crate) mod runs;
 pub(crate) mod start;
+pub(crate) mod topo;
 pub(crate) mod tune;
 pub(crate) mod verify;
 
@@ -20,6 +21,7 @@ use std::{
     time::Duration,
 };
 
+use gdrtune_fleet::FleetConfig;
 use gdrtune_profiles::{
     diagnostic::Diagnostic,
     profile::Profile,
@@ -192,6 +194,17 @@ fn cluster_at(place: Place, hear: &dyn Fn(&Place) -> io::Result<()>) -> Result<C
         worker_command: Vec::new(),
         data_type: DataType::F32,
         calls: CallMode::default(),
+    })
+}
+
+/// How agents are started on `place`; workers find NCCL at `library`, or where a job's loader would.
+fn fleet_config(place: &Place, library: Option<&str>) -> io::Result<FleetConfig> {
+    Ok(FleetConfig {
+        fanout: place.fanout,
+        agent_env: open::agent_environment(&place.environment, library),
+        remote_folder: place.remote_folder.clone(),
+        agent_folder: place.agent_folder.clone(),
+        ..FleetConfig::new(BUILD_ID.to_owned(), std::env::current_exe()?, place.launcher.clone())
     })
 }
 

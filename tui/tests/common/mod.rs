@@ -4,6 +4,7 @@
 pub(crate) mod cluster;
 pub(crate) mod slurm;
 pub(crate) mod standins;
+pub(crate) mod sysfs;
 pub(crate) mod terminal;
 
 use std::{

@@ -22,3 +22,4 @@ pub mod recorder;
 pub mod resume;
 pub mod run;
 pub mod store;
+pub mod topology;

@@ -72,7 +72,8 @@ fn answer(gpus: &[(&str, &str)], apps: &[(u32, &str, &str)]) -> Answer {
         gpu_uuid: (*uuid).to_owned(),
         name: (*name).to_owned(),
     };
-    Answer { gpus: gpus.iter().enumerate().map(gpu).collect(), apps: apps.iter().map(app).collect(), problems: vec![] }
+    let (gpus, apps) = (gpus.iter().enumerate().map(gpu).collect(), apps.iter().map(app).collect());
+    Answer { gpus, apps, ..Answer::default() }
 }
 
 fn lines(found: &Found) -> Vec<String> {

@@ -23,7 +23,7 @@ use std::{
 };
 
 use gdrtune_profiles::vocab::Environment;
-use gdrtune_wire::{Interface, Inventory, Topology};
+use gdrtune_wire::{Gpu, Interface, Inventory, Topology};
 
 /// Most bytes that are read of a file. The largest one here, `/proc/meminfo`, has about 1,500.
 const FILE_BYTES: u64 = 1 << 20;
@@ -72,6 +72,15 @@ pub fn read(root: &Path) -> Inventory {
     let links = addresses::read();
     let home = std::env::home_dir();
     assemble(root, Live { links, variables: variables.collect(), pid: std::process::id(), home, nvidia_smi })
+}
+
+/// What a recorded tree tells: copies of a machine's `/proc` and `/sys` below `root`. Nothing of this process and this machine is
+/// in it.
+pub fn read_recorded(root: &Path) -> Inventory {
+    let live = Live { links: Ok(Vec::new()), variables: Vec::new(), pid: 0, home: None, nvidia_smi: None };
+    let mut inventory = assemble(root, live);
+    inventory.unreadable.push("nvidia-smi: not asked, as this is a recorded tree".to_owned());
+    inventory
 }
 
 /// The host name, or nothing where it cannot be read.
@@ -186,8 +195,11 @@ impl<'r> Reader<'r> {
         let (gpus, hcas) = (self.gpus(nvidia_smi), self.hcas());
         let to_hcas = |gpu: &pcie::Seat| hcas.iter().map(|(_, hca)| gpu.distance(hca, numa_nodes)).collect();
         let distances = gpus.iter().map(|(_, gpu)| to_hcas(gpu)).collect();
-        let gpus = gpus.into_iter().map(|(gpu, _)| gpu).collect();
-        Topology { numa_nodes, gpus, hcas: hcas.into_iter().map(|(hca, _)| hca).collect(), nets, distances }
+        let gpus: Vec<Gpu> = gpus.into_iter().map(|(gpu, _)| gpu).collect();
+        let told = nvidia_smi.map(|answer| answer.gpu_paths.as_slice()).unwrap_or_default();
+        // Both number GPUs by PCI address, so they mean the same ones where they see as many.
+        let gpu_paths = if told.len() == gpus.len() { told.to_vec() } else { Vec::new() };
+        Topology { numa_nodes, gpus, hcas: hcas.into_iter().map(|(hca, _)| hca).collect(), nets, distances, gpu_paths }
     }
 
     fn memory_bytes(&mut self) -> u64 {

@@ -1,4 +1,5 @@
-//! What `nvidia-smi` says about the processes on GPUs: it sees every user's, where `/proc` shows only our own.
+//! What `nvidia-smi` says about the processes on GPUs, where it sees every user's and `/proc` shows only our own; and about
+//! NVLinks, which no file tells.
 //!
 //! Starts the program without a shell, waits for it no longer than a deadline, and leaves nothing of it. Knows nothing of
 //! who counts as a user.
@@ -14,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use gdrtune_profiles::{grammar::smi_topo, topology::GpuPath};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -45,6 +47,8 @@ pub(super) struct Answer {
     pub(super) gpus: Vec<Gpu>,
     /// Processes with a compute context, one entry per GPU.
     pub(super) apps: Vec<App>,
+    /// The way from each GPU to each GPU, where there are several.
+    pub(super) gpu_paths: Vec<Vec<Option<GpuPath>>>,
     /// What it did not tell, and why.
     pub(super) problems: Vec<String>,
 }
@@ -81,11 +85,24 @@ pub(super) fn ask(search_path: Option<&OsStr>, limit: Duration) -> Option<Answer
             Err(why) => {
                 answer.problems.push(format!("{}: {why}", program.display()));
                 // A program that hung once is not asked again.
-                break;
+                return Some(answer);
             }
         }
     }
+    if answer.gpus.len() > 1 {
+        let spec = ChildSpec { program: &program, arguments: &["topo".into(), "-m".into()], environment: &environment };
+        match run(&spec, until).and_then(|text| gpu_paths(&text)) {
+            Ok(paths) => answer.gpu_paths = paths,
+            Err(why) => answer.problems.push(format!("{} topo -m: {why}", program.display())),
+        }
+    }
     Some(answer)
+}
+
+/// The ways between GPUs in the output of `topo -m`.
+fn gpu_paths(text: &str) -> Result<Vec<Vec<Option<GpuPath>>>, String> {
+    let (machine, _) = smi_topo::parse(text, "its output").map_err(|error| error.to_string())?;
+    Ok(machine.gpu_paths)
 }
 
 impl Answer {
@@ -220,13 +237,14 @@ pub(super) mod tests {
     const PATIENT: Duration = Duration::from_secs(20);
 
     #[test]
-    fn both_questions_are_asked_and_read() {
+    fn all_questions_are_asked_and_read() {
         let answer = answer_of(
             "#!/bin/sh
 case \"$1 $2\" in
 '--query-gpu=index,uuid,name --format=csv,noheader') echo '0, GPU-a, NVIDIA H200'; echo '1, GPU-b, NVIDIA H200';;
 '--query-compute-apps=pid,gpu_uuid,process_name,used_memory --format=csv,noheader')
   echo '7, GPU-a, /usr/bin/python3, 512 MiB'; echo '8, GPU-b, a, b, [N/A]';;
+'topo -m') printf '\\tGPU0\\tGPU1\\tCPU Affinity\\nGPU0\\t X \\tNV18\\t0-7\\nGPU1\\tNV18\\t X \\t0-7\\n';;
 *) exit 3;;
 esac
 ",
@@ -237,6 +255,24 @@ esac
         assert_eq!(answer.gpus, [gpu(0, "GPU-a"), gpu(1, "GPU-b")]);
         let app = |pid, uuid: &str, name: &str| App { pid, gpu_uuid: uuid.to_owned(), name: name.to_owned() };
         assert_eq!(answer.apps, [app(7, "GPU-a", "/usr/bin/python3"), app(8, "GPU-b", "a, b")]);
+        let nv18 = Some(GpuPath::NvLinks(18));
+        assert_eq!(answer.gpu_paths, [[None, nv18], [nv18, None]]);
+    }
+
+    #[test]
+    fn nvlinks_that_are_not_told_leave_the_rest_as_it_is() {
+        let gpus = "case \"$1\" in --query-gpu*) echo '0, GPU-a, A'; echo '1, GPU-b, A';; topo)";
+        for (topo, problem) in [
+            ("echo 'no such option'; exit 2", "topo -m: exit code 2: no such option"),
+            ("echo 'Not supported'", "topo -m: its output:1: no table of GPUs"),
+        ] {
+            let answer = answer_of(&format!("#!/bin/sh\n{gpus} {topo};; esac\n"), PATIENT);
+            assert_eq!((answer.gpus.len(), answer.gpu_paths.len(), answer.problems.len()), (2, 0, 1), "{answer:?}");
+            assert!(answer.problems[0].contains(problem), "{answer:?}");
+        }
+        let one =
+            answer_of("#!/bin/sh\ncase \"$1\" in --query-gpu*) echo '0, GPU-a, A';; topo) exit 1;; esac\n", PATIENT);
+        assert_eq!(one.problems, Vec::<String>::new(), "one GPU has no way to another");
     }
 
     #[test]

@@ -3,7 +3,10 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use gdrtune_profiles::vocab::PcieDistance;
+use gdrtune_profiles::{
+    topology::{Lanes, PcieLink},
+    vocab::PcieDistance,
+};
 use gdrtune_wire::Place;
 
 use super::Reader;
@@ -29,8 +32,17 @@ impl Reader<'_> {
         let Some(address) = seat.chain.last().cloned() else { return seat };
         // A machine that does not know says -1 (Linux `Documentation/ABI/testing/sysfs-bus-pci`).
         let numa = self.try_text(&format!("sys/bus/pci/devices/{address}/numa_node")).ok();
-        seat.place = Place { address, numa: numa.and_then(|text| text.parse().ok()) };
+        let link = self.pcie_link(&address);
+        seat.place = Place { address, numa: numa.and_then(|text| text.parse().ok()), link };
         seat
+    }
+
+    /// Linux `Documentation/ABI/testing/sysfs-bus-pci`: files that only devices of PCI Express have.
+    fn pcie_link(&self, address: &str) -> PcieLink {
+        let text = |name: &str| self.try_text(&format!("sys/bus/pci/devices/{address}/{name}")).ok();
+        let lanes =
+            |which: &str| Lanes::read(&text(&format!("{which}_link_speed"))?, &text(&format!("{which}_link_width"))?);
+        PcieLink { current: lanes("current"), most: lanes("max") }
     }
 
     /// NUMA nodes with CPUs. Memory of GPUs and expanders makes nodes of its own on some machines.

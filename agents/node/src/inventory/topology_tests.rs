@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 
-use gdrtune_profiles::vocab::PcieDistance;
+use gdrtune_profiles::{topology::GpuPath, vocab::PcieDistance};
 
 use super::{tests::link, *};
 
@@ -147,6 +147,36 @@ fn what_nvidia_smi_hides_is_no_gpu_of_ours() {
     };
     assert_eq!(addresses("GPU-1"), ["0000:11:00.0"]);
     assert_eq!(addresses("GPU-of-another-numbering").len(), 2, "nobody knows which");
+}
+
+#[test]
+fn nvlinks_are_those_of_the_gpus_that_both_sources_see() {
+    let tree = two_sockets();
+    let row = |index, uuid: &str| nvidia_smi::Gpu { index, uuid: uuid.to_owned(), model: "NVIDIA H200".to_owned() };
+    let nv18 = Some(GpuPath::NvLinks(18));
+    let gpu_paths = vec![vec![None, nv18], vec![nv18, None]];
+    let mut answer =
+        nvidia_smi::Answer { gpus: vec![row(0, "GPU-0"), row(1, "GPU-1")], gpu_paths, ..Default::default() };
+    assert_eq!(tree.read(&[], Some(&answer)).0.gpu_paths, answer.gpu_paths);
+    answer.gpus.pop();
+    assert_eq!(tree.read(&[], Some(&answer)).0.gpu_paths, Vec::<Vec<_>>::new(), "of GPUs that are hidden from us");
+}
+
+#[test]
+fn links_are_read_now_and_at_most() {
+    let tree = two_sockets();
+    let folder = "sys/bus/pci/devices/0000:02:00.0";
+    for (name, text) in [
+        ("current_link_speed", "16.0 GT/s PCIe\n"),
+        ("current_link_width", "8\n"),
+        ("max_link_speed", "32.0 GT/s PCIe\n"),
+        ("max_link_width", "16\n"),
+    ] {
+        tree.file(&format!("{folder}/{name}"), text);
+    }
+    let (topology, _) = tree.read(&[], None);
+    assert_eq!(topology.hcas[0].place.link.to_string(), "16 GT/s x8 of 32 GT/s x16");
+    assert_eq!(topology.hcas[1].place.link.to_string(), "?", "files that are not there leave no note");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use gdrtune_profiles::{
     install::{Manifest, ManifestFile},
+    topology::{GpuPath, Lanes, PcieLink},
     vocab::{Algorithm, Choice, Collective, DataType, Engine, Environment, PcieDistance, Point, Protocol, ReduceOp},
 };
 use gdrtune_wire::*;
@@ -208,7 +209,9 @@ fn device_user() -> impl Strategy<Value = DeviceUser> {
 }
 
 fn place() -> impl Strategy<Value = Place> {
-    (text(), option::of(any::<u32>())).prop_map(|(address, numa)| Place { address, numa })
+    let lanes = || option::of((any::<u32>(), any::<u8>()).prop_map(|(mtps, count)| Lanes { mtps, count }));
+    let link = (lanes(), lanes()).prop_map(|(current, most)| PcieLink { current, most });
+    (text(), option::of(any::<u32>()), link).prop_map(|(address, numa, link)| Place { address, numa, link })
 }
 
 fn topology() -> impl Strategy<Value = Topology> {
@@ -218,13 +221,19 @@ fn topology() -> impl Strategy<Value = Topology> {
         |(name, state, speed_mbps, mtu, driver, place)| NetDevice { name, state, speed_mbps, mtu, driver, place },
     );
     let distance = option::of(select(PcieDistance::ALL));
-    let lists = (vec(gpu, 0..3), vec(hca, 0..3), vec(net, 0..3), vec(vec(distance, 0..3), 0..3));
-    (any::<u32>(), lists).prop_map(|(numa_nodes, (gpus, hcas, nets, distances))| Topology {
+    let path = option::of(prop_oneof![
+        any::<u32>().prop_map(GpuPath::NvLinks),
+        select(PcieDistance::ALL).prop_map(GpuPath::Pcie),
+    ]);
+    let matrices = (vec(vec(distance, 0..3), 0..3), vec(vec(path, 0..3), 0..3));
+    let lists = (vec(gpu, 0..3), vec(hca, 0..3), vec(net, 0..3), matrices);
+    (any::<u32>(), lists).prop_map(|(numa_nodes, (gpus, hcas, nets, (distances, gpu_paths)))| Topology {
         numa_nodes,
         gpus,
         hcas,
         nets,
         distances,
+        gpu_paths,
     })
 }
 

@@ -121,7 +121,7 @@ impl From<&Inventory> for NodeFacts {
         let topology = &inventory.topology;
         let hcas = topology.hcas.iter().map(|hca| {
             let ports = inventory.hca_ports.iter().filter(|port| port.hca == hca.name).map(PortFacts::from).collect();
-            let Place { address, numa } = hca.place.clone();
+            let Place { address, numa, .. } = hca.place.clone();
             HcaFacts { name: hca.name.clone(), address, numa, nets: hca.nets.clone(), ports }
         });
         Self {
@@ -149,7 +149,7 @@ fn gpus(inventory: &Inventory) -> Vec<GpuFacts> {
     }
     let placed = |(number, gpu): (usize, &gdrtune_wire::Gpu)| {
         let model = inventory.gpus.get(number).unwrap_or(&gpu.model).clone();
-        let Place { address, numa } = gpu.place.clone();
+        let Place { address, numa, .. } = gpu.place.clone();
         GpuFacts { model, address, numa, to_hcas: topology.distances.get(number).cloned().unwrap_or_default() }
     };
     topology.gpus.iter().enumerate().map(placed).collect()
@@ -169,7 +169,7 @@ impl From<&HcaPort> for PortFacts {
 
 impl From<&NetDevice> for NetFacts {
     fn from(net: &NetDevice) -> Self {
-        let NetDevice { name, state, speed_mbps, mtu, driver, place: Place { address, numa } } = net.clone();
+        let NetDevice { name, state, speed_mbps, mtu, driver, place: Place { address, numa, .. } } = net.clone();
         Self { name, state, speed_mbps, mtu, driver, address, numa }
     }
 }
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     fn inventory() -> Inventory {
-        let place = |address: &str| Place { address: address.to_owned(), numa: Some(0) };
+        let place = |address: &str| Place { address: address.to_owned(), numa: Some(0), ..Place::default() };
         let gpu = |address| Gpu { model: "as PCI says".to_owned(), place: place(address) };
         let hca = |name: &str, address| Hca { name: name.to_owned(), place: place(address), nets: vec!["ib0".into()] };
         let port = |hca: &str, state: &str| HcaPort {
@@ -221,6 +221,7 @@ mod tests {
                 hcas: vec![hca("mlx5_0", "0000:02:00.0"), hca("mlx5_1", "0000:12:00.0")],
                 nets: vec![NetDevice { name: "ib0".into(), ..NetDevice::default() }],
                 distances: vec![vec![Some(PcieDistance::Pix), None], vec![None, Some(PcieDistance::Pix)]],
+                gpu_paths: Vec::new(),
             },
             ..Inventory::default()
         }

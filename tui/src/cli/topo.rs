@@ -1,0 +1,34 @@
+//! The options of `gdrtune topo`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::HostArgs;
+
+/// `gdrtune topo`.
+#[derive(Debug, Args)]
+pub(crate) struct TopoArgs {
+    /// Read machines from files instead of hosts (several: they are compared; - is standard input)
+    ///
+    /// Each is one machine, and which kind it is shows by itself: the output of `nvidia-smi topo -m`; a topology file of NCCL, as it
+    /// writes for `NCCL_TOPO_DUMP_FILE` and as clouds ship for `NCCL_TOPO_FILE`; or a folder with copies of a machine's
+    /// /sys and /proc.
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "HostArgs")]
+    pub(crate) from: Vec<PathBuf>,
+    /// How it is printed
+    #[arg(long, value_enum, default_value_t = TopoFormat::Text)]
+    pub(crate) format: TopoFormat,
+    /// Which hosts.
+    #[command(flatten)]
+    pub(crate) hosts: HostArgs,
+}
+
+/// How a topology is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TopoFormat {
+    /// Tables for people
+    Text,
+    /// One JSON document
+    Json,
+}
