@@ -18,15 +18,15 @@ socket=$work/tmux
 trap 'tmux -S "$socket" kill-server 2>/dev/null || true; rm -rf "$work"' EXIT
 
 run() { # NAME ui|headless: a run whose store is under its name, and the CPU and wall time of its client in NAME.time
-  local name=$1 way=$2 show=()
-  [ "$way" = ui ] || show=(--headless --quiet)
+  local name=$1 way=$2 show=''
+  [ "$way" = ui ] || show='"--headless", "--quiet"'
   cat > "$work/$name.sh" <<SCRIPT
 export LANG=C.UTF-8 HOME=$work GDRTUNE_STATE_DIR=$work/$name GDRTUNE_LOCK_DIR=$work/lock
 exec python3 - <<'PYTHON'
-import os, resource, subprocess, time
+import os, subprocess, time
 start = time.monotonic()
 client = subprocess.Popen(["$gdrtune", "tune", "--seed", "7", "--sizes", "$SIZES", "--budget", "$BUDGET", "--ranks-per-node", "$RANKS",
-                           "--out", "$work/$name.out", $(printf '"%s", ' "${show[@]}")], stdin=open("/dev/tty") if "$way" == "ui" else None)
+                           "--out", "$work/$name.out", $show], stdin=open("/dev/tty") if "$way" == "ui" else None)
 # Its own CPU time, without that of agents and workers that it waits for: read while it lives.
 ticks, wall = 0, 0.0
 while client.poll() is None:
