@@ -53,6 +53,7 @@ fn run() -> ExitCode {
         Command::Verify(args) => command::verify::verify(&args),
         Command::Emit(args) => command::emit::emit(&args),
         Command::Install(args) => command::install::install(&args),
+        Command::Lint(args) => command::lint::lint(&args),
         Command::Runs(args) => command::runs::runs(args),
         Command::Attach(args) => command::runs::attach(&args),
         Command::Replay(args) => command::runs::replay(&args),

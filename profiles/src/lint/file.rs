@@ -46,8 +46,8 @@ pub(super) enum Reach {
     Kept,
     /// The shell alone.
     Assigned,
-    /// One command.
-    Command,
+    /// One command, which begins in this line.
+    Command(usize),
 }
 
 /// What a reader noticed that is no setting, or is wrong with one.
@@ -98,11 +98,18 @@ impl Setting {
         self.is_constant.then_some(self.value.as_str())
     }
 
+    /// Whether it is more than one command's.
+    pub(super) fn is_for_all(&self) -> bool {
+        !matches!(self.reach, Reach::Command(_))
+    }
+
     /// Whether both can hold in the same process.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
-        let is_for_all = |setting: &Self| setting.reach != Reach::Command;
-        let reach = self.line == other.line || is_for_all(self) && is_for_all(other);
-        reach && self.rank == other.rank && (self.block == other.block || self.block == 0 || other.block == 0)
+        let is_same_command = match (self.reach, other.reach) {
+            (Reach::Command(ours), Reach::Command(theirs)) => ours == theirs,
+            _ => true,
+        };
+        is_same_command && self.rank == other.rank && (self.block == other.block || self.block == 0 || other.block == 0)
     }
 }
 

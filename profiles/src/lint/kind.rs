@@ -43,7 +43,7 @@ impl Kind {
     }
 
     /// What the file `name` with this text is.
-    pub(super) fn of(name: &str, text: &str) -> Self {
+    pub fn of(name: &str, text: &str) -> Self {
         let base = name.rsplit(['/', '\\']).next().unwrap_or_default().to_ascii_lowercase();
         let ending = base.rsplit_once('.').map_or("", |(_, ending)| ending);
         if base.starts_with("dockerfile") || base.starts_with("containerfile") || ending == "dockerfile" {

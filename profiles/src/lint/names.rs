@@ -95,12 +95,15 @@ pub(super) enum Standing {
     Unknown,
 }
 
+/// Whether some NCCL reads a variable of this name.
+pub(super) fn is_read(name: &str) -> bool {
+    let is_old = || RENAMED.iter().any(|renamed| renamed.name == name);
+    knob::knob(name).is_some() || OTHER_NAMES.lines().any(|known| known == name) || is_old()
+}
+
 pub(super) fn standing(name: &str) -> Standing {
-    let is_listed = knob::knob(name).is_some()
-        || OTHER_NAMES.lines().any(|known| known == name)
-        || FOREIGN_NAMES.contains(&name)
-        || RENAMED.iter().any(|renamed| renamed.name == name)
-        || FOREIGN.iter().any(|prefix| name.starts_with(prefix));
+    let is_listed =
+        is_read(name) || FOREIGN_NAMES.contains(&name) || FOREIGN.iter().any(|prefix| name.starts_with(prefix));
     if is_listed {
         return Standing::Known;
     }

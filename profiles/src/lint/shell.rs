@@ -127,7 +127,7 @@ impl Reader {
         let count = words.iter().take_while(|word| word.assignment().is_some()).count();
         let (assignments, command) = words.split_at(count);
         let reach = match (command.is_empty(), self.is_all_exported) {
-            (false, _) => Reach::Command,
+            (false, _) => Reach::Command(words[0].line),
             (true, true) => Reach::Exported,
             (true, false) => Reach::Assigned,
         };
@@ -259,7 +259,7 @@ impl Reader {
             self.read.remark(line, Noticed::NotExported, name);
         }
         self.launches.judge(&mut self.read);
-        let ours = |name: &str| super::names::is_ours(name);
+        let ours = |name: &str| super::names::is_read(name);
         self.read.remarks.retain(|remark| match remark.what {
             Noticed::NotExported | Noticed::BlankAtEquals => ours(&remark.about),
             _ => true,

@@ -4,6 +4,7 @@ pub(crate) mod bench;
 mod detach;
 pub(crate) mod emit;
 pub(crate) mod install;
+pub(crate) mod lint;
 pub(crate) mod man;
 pub(crate) mod node;
 mod offline;

@@ -124,14 +124,17 @@ fn hcas(setting: &Setting) -> Option<Result<HcaList, String>> {
     (!value.contains(['"', '\'', '$'])).then(|| HcaList::parse(value).map_err(|error| error.to_string()))
 }
 
+/// Drivers, whose names begin those of all their HCAs: such a prefix is meant as one.
+const DRIVERS: &[&str] = &["mlx4", "mlx5"];
+
 fn ends_in_digit(name: &str) -> bool {
     name.ends_with(|c: char| c.is_ascii_digit())
 }
 
 fn hca_prefix(setting: &Setting, is_excluding: bool) -> Option<Wrong> {
     let list = hcas(setting)?.ok()?;
-    // A name without a number, such as mlx5, is meant as a prefix.
-    let name = &list.items.iter().find(|item| ends_in_digit(&item.name))?.name;
+    let names = list.items.iter().map(|item| &item.name);
+    let name = names.into_iter().find(|name| ends_in_digit(name) && !DRIVERS.contains(&name.as_str()))?;
     if list.is_exact || list.is_excluding != is_excluding {
         return None;
     }

@@ -90,7 +90,7 @@ pub(super) const RULES: &[Rule] = &[
 
 fn twice(file: &LintFile<'_>, _: &Options<'_>, hits: &mut Vec<Hit>) {
     let mut last: BTreeMap<(&str, usize, Option<&str>), &Setting> = BTreeMap::new();
-    for setting in file.settings.iter().filter(|setting| setting.reach != Reach::Command) {
+    for setting in file.settings.iter().filter(|setting| setting.is_for_all()) {
         let key = (setting.name.as_str(), setting.block, setting.rank.as_deref());
         // Where it begins with the old value, or keeps it, it is no slip.
         let is_other = setting.is_constant && setting.reach != Reach::Kept;
@@ -190,7 +190,7 @@ fn host_id(file: &LintFile<'_>, _: &Options<'_>, hits: &mut Vec<Hit>) {
     if file.is_dump {
         return;
     }
-    for (setting, _) in file.constants(&["NCCL_HOSTID"]).filter(|(setting, _)| setting.reach != Reach::Command) {
+    for (setting, _) in file.constants(&["NCCL_HOSTID"]).filter(|(setting, _)| setting.is_for_all()) {
         let message = "every node then has this id, and they are taken for one".to_owned();
         hits.push(Hit::new(setting.line, (message, "leave it out, or make it of the host's name".to_owned())));
     }

@@ -176,11 +176,13 @@ fn plain(setting: &Setting) -> Option<(&'static Knob, &str)> {
     if has_rule || is_level { None } else { Some((knob::knob(&setting.name)?, value)) }
 }
 
-/// The digits that a number begins with, and whether something else follows.
+/// Whether a value begins as a number, and something else follows.
 fn has_rest(value: &str) -> bool {
-    let digits = value.strip_prefix('-').unwrap_or(value).trim_start_matches(|c: char| c.is_ascii_digit());
-    let begins_as_number = value.trim_start_matches('-').starts_with(|c: char| c.is_ascii_digit());
-    begins_as_number && !digits.is_empty() && !digits.starts_with(['x', 'X'])
+    let bare = value.strip_prefix('-').unwrap_or(value);
+    if let Some(hex) = bare.strip_prefix("0x").or_else(|| bare.strip_prefix("0X")) {
+        return !hex.bytes().all(|b| b.is_ascii_hexdigit());
+    }
+    bare.starts_with(|c: char| c.is_ascii_digit()) && !bare.bytes().all(|b| b.is_ascii_digit())
 }
 
 fn out_of_domain(setting: &Setting, _: &Options<'_>) -> Option<Wrong> {
@@ -272,7 +274,7 @@ fn missing(setting: &Setting, options: &Options<'_>) -> Option<Wrong> {
 /// What a comment has to hold to count as evidence for a debugging setting.
 fn is_evidence(comment: &str) -> bool {
     const WORDS: &[&str] =
-        &["measured", "faster", "slower", "re-check", "%", "http", "issue", "bug", "hang", "crash", "2."];
+        &["measured", "faster", "slower", "re-check", "%", "http", "issue", " bug", "hangs", "crash", "nccl 2."];
     let lower = comment.to_ascii_lowercase();
     WORDS.iter().any(|word| lower.contains(word))
 }
@@ -294,7 +296,7 @@ fn hard_export(file: &LintFile<'_>, _: &Options<'_>, hits: &mut Vec<Hit>) {
     if file.kind != crate::lint::Kind::Shell {
         return;
     }
-    let mut hard = file.settings.iter().filter(|setting| setting.reach == Exported);
+    let mut hard = file.settings.iter().filter(|setting| setting.reach == Exported && setting.block == 0);
     if let (Some(first), Some(_), Some(_)) = (hard.next(), hard.next(), hard.next()) {
         let message = "these exports override what the user has set".to_owned();
         let fix = format!(": \"${{{}:=...}}\"; export {}, and so on", first.name, first.name);

@@ -34,7 +34,7 @@ impl Launches {
             let forgotten: BTreeSet<String> = read
                 .settings
                 .iter()
-                .filter(|setting| setting.line < *line && setting.reach != Reach::Command)
+                .filter(|setting| setting.line < *line && setting.is_for_all())
                 .filter(|setting| names::is_ours(&setting.name) && !handed.contains(&setting.name))
                 .map(|setting| setting.name.clone())
                 .collect();
@@ -46,9 +46,10 @@ impl Launches {
 }
 
 pub(super) fn read(read: &mut Read, launches: &mut Launches, program: &str, arguments: &[Word], block: usize) {
+    let line = arguments.first().map_or(1, |word| word.line);
     let mut push = |name: &str, value: &str, word: &Word| {
         launches.named.insert(name.to_owned());
-        let (is_constant, reach) = (word.is_constant, Reach::Command);
+        let (is_constant, reach) = (word.is_constant, Reach::Command(line));
         read.settings.push(Setting { is_constant, reach, block, ..Setting::exported(name, value, word.line) });
     };
     let mut handed = BTreeSet::new();
@@ -74,16 +75,18 @@ pub(super) fn read(read: &mut Read, launches: &mut Launches, program: &str, argu
             ("-x" | "-e" | "--env" | "-genv" | "-env", None, Some(pair)) => match pair.text.split_once('=') {
                 Some((name, value)) => {
                     push(name, value, pair);
-                    handed.insert(name.to_owned());
+                    if option == "-x" {
+                        handed.insert(name.to_owned());
+                    }
                 }
-                None => {
+                None if option == "-x" => {
                     handed.insert(pair.text.clone());
                 }
+                None => {}
             },
             _ => {}
         }
     }
-    let line = arguments.first().map_or(1, |word| word.line);
     if matches!(program, "mpirun" | "mpiexec" | "orterun" | "prterun") {
         launches.open_mpi.push((line, handed));
     }
@@ -113,7 +116,7 @@ fn export(read: &mut Read, launches: &mut Launches, line: usize, list: &str, (is
             sets_ours |= names::is_ours(name);
             last = names::is_ours(name).then(|| name.to_owned());
             let setting = Setting::exported(name, value, line);
-            read.settings.push(Setting { is_constant, reach: Reach::Command, block, ..setting });
+            read.settings.push(Setting { is_constant, reach: Reach::Command(line), block, ..setting });
         } else if let Some(name) = &last
             && !(part.len() > 2 && is_variable_name(part) && !part.contains(|c: char| c.is_ascii_lowercase()))
         {
