@@ -154,7 +154,7 @@ const CASES: &[Case] = &[
     ("export-in-file", 0, NcclConf, "export NCCL_NET=IB", "NCCL_NET=export"),
     ("blank-at-equals", 0, NcclConf, "NCCL_NET =IB", "NCCL_NET=IB"),
     ("blank-at-equals", 0, Shell, "export NCCL_NET= IB", "export NCCL_NET=IB NCCL_IB_SL=1"),
-    ("comment-not-alone", 0, NcclConf, " # c\nNCCL_NET=IB", "# c\nNCCL_NET=IB"),
+    ("comment-not-alone", 0, NcclConf, " # a=b\nNCCL_NET=IB", " # c\n# a=b\nNCCL_NET=IB"),
     ("comment-not-alone", 0, Env, "NCCL_NET=IB # c", "NCCL_NET=IB\nOTHER=1 # c"),
     ("no-equals", 0, NcclConf, "NCCL_NET", "\n"),
     ("carriage-return", 0, Shell, "export NCCL_NET=IB\r\n", "echo a\r\n"),

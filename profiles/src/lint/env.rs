@@ -8,13 +8,13 @@ use crate::grammar::is_variable_name;
 const OF_A_PROCESS: &[&str] =
     &["PATH", "HOME", "PWD", "HOSTNAME", "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"];
 
-/// Whether a text is nothing but such lines, most of all NCCL's.
+/// Whether a text is nothing but such lines.
 pub(super) fn is_env(text: &str) -> bool {
     let mut lines =
         text.lines().map(str::trim_end).filter(|line| !line.is_empty() && !line.starts_with('#')).peekable();
     let is_setting = |line: &str| {
         let (_, rest) = labelled(line);
-        rest.split_once('=').is_some_and(|(name, _)| is_variable_name(name.trim_start().trim_start_matches("export ")))
+        rest.split_once('=').is_some_and(|(name, _)| is_variable_name(name.trim_start()))
     };
     lines.peek().is_some() && lines.all(is_setting)
 }
@@ -43,7 +43,7 @@ pub(super) fn read(text: &str) -> Read {
         read.is_dump |= rank.is_some() || OF_A_PROCESS.contains(&bare);
         let mut value = value.trim();
         if let Some((before, _)) = value.split_once(" #") {
-            read.remark(line, Noticed::CommentInValue, "the comment after the value");
+            read.remark(line, Noticed::CommentInValue, "the comment becomes part of the value");
             value = before.trim_end();
         }
         read.settings.push(Setting { rank: rank.map(str::to_owned), ..Setting::exported(bare, value, line) });

@@ -22,12 +22,17 @@ pub(super) fn read(text: &str) -> Read {
 }
 
 fn setting(read: &mut Read, line: usize, text: &str) {
-    if text.trim_start().starts_with('#') {
-        return read.remark(line, Noticed::CommentInValue, "an indented comment");
-    }
+    let is_indented_comment = text.trim_start().starts_with('#');
     let Some((name, value)) = text.split_once('=') else {
+        // Skipped, as a comment is.
+        if is_indented_comment {
+            return;
+        }
         return read.remark(line, Noticed::NoEquals, text.trim().escape_debug().to_string());
     };
+    if is_indented_comment {
+        return read.remark(line, Noticed::CommentInValue, "the indented comment sets a variable");
+    }
     let mut bare = name.trim();
     if let Some(rest) = bare.strip_prefix("export").filter(|rest| rest.starts_with(char::is_whitespace)) {
         bare = rest.trim();
@@ -40,7 +45,7 @@ fn setting(read: &mut Read, line: usize, text: &str) {
     }
     let mut value = value;
     if let Some((before, _)) = value.split_once(" #") {
-        read.remark(line, Noticed::CommentInValue, "the comment after the value");
+        read.remark(line, Noticed::CommentInValue, "the comment becomes part of the value");
         value = before;
     }
     if is_variable_name(bare) {

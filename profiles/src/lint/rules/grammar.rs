@@ -27,11 +27,7 @@ pub(super) const RULES: &[Rule] = &[
         "a comment behind a value, or an indented one in nccl.conf",
         "A comment has a line for itself, in nccl.conf from its first column on; else it is part of the value.",
         "NCCL src/misc/param.cc; docker/cli pkg/kvfile",
-        Check::Noticed(
-            Noticed::CommentInValue,
-            "{} is read as a setting",
-            "put the comment on a line of its own, from column 0 on",
-        ),
+        Check::Noticed(Noticed::CommentInValue, "{}", "put the comment on a line of its own, from column 0 on"),
     ),
     Rule::warning(
         "no-equals",

@@ -139,7 +139,7 @@ fn hca_prefix(setting: &Setting, is_excluding: bool) -> Option<Wrong> {
         return None;
     }
     let verb = if is_excluding { "excludes" } else { "means" };
-    let message = format!("{name} without `=` also {verb} {name}0 to {name}9");
+    let message = format!("{name} without `=` also {verb} every HCA whose name begins so");
     Some((message, format!("write NCCL_IB_HCA={}", HcaList { is_exact: true, ..list.clone() })))
 }
 
