@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeSet,
+    fmt::Write as _,
     fs,
     path::{Path, PathBuf},
 };
@@ -59,11 +60,11 @@ fn every_trap_is_found_at_its_line_and_nothing_else_is() {
     for line in expected.lines() {
         let (words, _) = line.split_once(':').unwrap_or((line, ""));
         if words.starts_with('#') {
-            now.push_str(&format!("{line}\n"));
+            writeln!(now, "{line}").unwrap();
             continue;
         }
         seen.extend(words.split_whitespace().map(str::to_owned));
-        now.push_str(&format!("{words}: {}\n", shown(&look(words))));
+        writeln!(now, "{words}: {}", shown(&look(words))).unwrap();
     }
     if std::env::var_os("UPDATE_EXPECTED").is_some() {
         fs::write(&path, &now).unwrap();

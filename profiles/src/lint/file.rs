@@ -170,7 +170,7 @@ impl<'a> LintFile<'a> {
 
     /// Settings of one of `names` whose value is what is written there.
     pub(super) fn constants(&self, names: &[&str]) -> impl Iterator<Item = (&Setting, &str)> {
-        let named = self.settings.iter().filter(move |setting| names.contains(&setting.name.as_str()));
-        named.filter_map(|setting| Some((setting, setting.constant()?)))
+        let listed = self.settings.iter().filter(move |setting| names.contains(&setting.name.as_str()));
+        listed.filter_map(|setting| Some((setting, setting.constant()?)))
     }
 }

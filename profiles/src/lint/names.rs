@@ -6,7 +6,7 @@ use crate::{knob, nearest::nearest};
 /// and `getenv` in NCCL's `src`, `plugins` and `ext-*`, and from its `env.rst`, at every release's tag.
 const OTHER_NAMES: &str = include_str!("other_names.txt");
 
-/// Beginnings of names that others read: network plugins, nccl-tests, PyTorch, and what builds look for.
+/// Beginnings of names that others read: network plugins, nccl-tests, and what builds look for.
 const FOREIGN: &[&str] = &[
     "NCCL_GPUDIRECTTCPX_",
     "NCCL_FASTRAK_",
@@ -50,7 +50,7 @@ pub(super) struct Renamed {
     pub(super) instead: &'static str,
 }
 
-/// Sources: NCCL `env.rst` (first versions, deprecations), PyTorch `ProcessGroupNCCL.hpp` (its own, since 2.2).
+/// Sources: NCCL `env.rst` (first versions, deprecations), `PyTorch`'s `ProcessGroupNCCL.hpp` (its own, since 2.2).
 pub(super) const RENAMED: &[Renamed] = &[
     moved("NCCL_MIN_NCHANNELS", "is deprecated since 2.17", "NCCL_MIN_CTAS"),
     moved("NCCL_MAX_NCHANNELS", "is deprecated since 2.17", "NCCL_MAX_CTAS"),

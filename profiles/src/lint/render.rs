@@ -61,7 +61,7 @@ impl FromStr for Format {
 pub fn render(findings: &[Finding], format: Format) -> String {
     match format {
         Format::Text => findings.iter().map(text).collect(),
-        Format::Json => findings.iter().map(|finding| format!("{}\n", json(finding))).collect(),
+        Format::Json => findings.iter().flat_map(|finding| [json(finding).to_string(), "\n".to_owned()]).collect(),
         Format::Sarif => format!("{:#}\n", sarif(findings)),
         Format::Github => findings.iter().map(github).collect(),
     }

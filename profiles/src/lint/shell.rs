@@ -143,7 +143,9 @@ impl Reader {
             ":" => self.defaults(arguments),
             program => {
                 let block = self.block();
-                launch::read(&mut self.read, &mut self.launches, program, arguments, block);
+                // Options without a program are the members of an array.
+                let options = if program.starts_with('-') { command } else { arguments };
+                launch::read(&mut self.read, &mut self.launches, program, options, block);
             }
         }
     }

@@ -149,13 +149,11 @@ fn for_all(setting: &Setting, options: &Options<'_>) -> Option<Wrong> {
     Some((message, format!("name the collective that was measured, such as allreduce:{}", value.to_ascii_lowercase())))
 }
 
-fn unknown(setting: &Setting, options: &Options<'_>) -> Option<Wrong> {
+fn unknown(setting: &Setting, _: &Options<'_>) -> Option<Wrong> {
     let error = match of(setting, "NCCL_ALGO") {
         Some(value) => algorithms(value).err(),
         None => protocols(of(setting, "NCCL_PROTO")?).err(),
     }?;
-    // The old library reads the old grammar, and another rule judges the new one there.
-    let _ = options;
     let value = &setting.value;
     let fix = match value {
         _ if value.contains([' ', '\t']) => "remove the blanks".to_owned(),

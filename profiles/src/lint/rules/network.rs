@@ -192,8 +192,7 @@ fn interface_local(setting: &Setting, _: &Options<'_>) -> Option<Wrong> {
 
 fn disabled(setting: &Setting, _: &Options<'_>) -> Option<Wrong> {
     let what = match (setting.name.as_str(), setting.constant()?) {
-        ("NCCL_P2P_DISABLE", "1") => "direct transfers between GPUs",
-        ("NCCL_P2P_LEVEL", "LOC") => "direct transfers between GPUs",
+        ("NCCL_P2P_DISABLE", "1") | ("NCCL_P2P_LEVEL", "LOC") => "direct transfers between GPUs",
         ("NCCL_SHM_DISABLE", "1") => "shared memory between GPUs of a node",
         ("NCCL_IB_DISABLE", "1") => "InfiniBand and RoCE",
         _ => return None,

@@ -105,7 +105,7 @@ fn shape(rule: &TableRule) -> Shape {
 
 /// Whether everything that `inner` matches, `outer` matches.
 fn holds(outer: Shape, inner: Shape) -> bool {
-    fn part<T: PartialEq>(outer: Option<T>, inner: Option<T>) -> bool {
+    fn part<T: PartialEq + Copy>(outer: Option<T>, inner: Option<T>) -> bool {
         outer.is_none() || outer == inner
     }
     part(outer.0, inner.0) && part(outer.1, inner.1) && part(outer.2, inner.2) && part(outer.3, inner.3)

@@ -108,20 +108,20 @@ fn export(read: &mut Read, launches: &mut Launches, line: usize, list: &str, (is
         .collect();
     let is_all = parts.iter().any(|part| *part == "ALL" || *part == "NIL");
     let mut sets_ours = false;
-    let mut last: Option<String> = None;
+    let mut set_before: Option<String> = None;
     for part in &parts {
         if let Some((name, value)) = part.split_once('=') {
             let value = value.trim_matches('\'');
             launches.named.insert(name.to_owned());
             sets_ours |= names::is_ours(name);
-            last = names::is_ours(name).then(|| name.to_owned());
+            set_before = names::is_ours(name).then(|| name.to_owned());
             let setting = Setting::exported(name, value, line);
             read.settings.push(Setting { is_constant, reach: Reach::Command(line), block, ..setting });
-        } else if let Some(name) = &last
+        } else if let Some(name) = &set_before
             && !(part.len() > 2 && is_variable_name(part) && !part.contains(|c: char| c.is_ascii_lowercase()))
         {
             read.remark(line, Noticed::ExportComma, name.clone());
-            last = None;
+            set_before = None;
         } else {
             launches.named.insert((*part).to_owned());
         }

@@ -13,3 +13,8 @@ case "$FABRIC" in
 esac
 [ -n "$DEBUG" ] && export NCCL_DEBUG=WARN
 exec "$@"
+DISTRIBUTED_ARGS=(
+    --nproc_per_node $GPUS_PER_NODE
+    --nnodes ${NNODES:-1} # of the job
+)
+(( ${#DISTRIBUTED_ARGS[@]} > 1 )) && echo "it's $((1 + 2))" $'a\'b'
