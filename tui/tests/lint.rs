@@ -9,9 +9,13 @@ use std::{
     process::{Output, Stdio},
 };
 
-use common::{gdrtune, output, stderr, stdout};
+use common::{gdrtune, output, stderr};
 
 const TRAP: &str = "#!/bin/sh\nexport NCCL_IB_HCA=mlx5_1\n";
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
 
 /// Runs `gdrtune lint` where `trap.sh`, `clean.sh` and `note.sh` are.
 fn lint(args: &[&str]) -> Output {

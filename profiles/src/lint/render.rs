@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{Finding, GROUPS, Rule, Severity, rules};
-use crate::nearest::hint;
+use crate::{diagnostic::printable, nearest::hint};
 
 /// How findings are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,11 +65,6 @@ pub fn render(findings: &[Finding], format: Format) -> String {
         Format::Sarif => format!("{:#}\n", sarif(findings)),
         Format::Github => findings.iter().map(github).collect(),
     }
-}
-
-/// Names and texts of files may hold what a terminal takes for commands.
-fn printable(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() { c.escape_debug().collect() } else { vec![c] }).collect()
 }
 
 fn text(finding: &Finding) -> String {
