@@ -62,6 +62,13 @@ const CASES: &[Case] = &[
         "export NCCL_MIN_CTAS=8\nexport NCCL_MAX_CTAS=4",
         "NCCL_MIN_CTAS=8 srun a\nNCCL_MAX_CTAS=4 srun b",
     ),
+    (
+        "channels-reversed",
+        0,
+        Shell,
+        "if a; then export NCCL_MIN_CTAS=8; fi\nexport NCCL_MAX_CTAS=4",
+        "if a; then export NCCL_MIN_CTAS=8; else export NCCL_MAX_CTAS=4; fi",
+    ),
     ("channels-above-32", 24, Shell, "export NCCL_MAX_CTAS=64", "export NCCL_MAX_CTAS=32"),
     ("buffsize-odd", 0, Env, "NCCL_BUFFSIZE=3000000", "NCCL_BUFFSIZE=8388608"),
     ("nvls-forced", 0, Env, "NCCL_MNNVL_ENABLE=1", "NCCL_MNNVL_ENABLE=2"),

@@ -1,10 +1,14 @@
 //! Names of variables: which are NCCL's, which were renamed, which only look alike.
 
+use std::{collections::BTreeSet, sync::LazyLock};
+
 use crate::{knob, nearest::nearest};
 
 /// Variables that some NCCL from 2.4 to 2.30 reads and that are not in the catalogue of [`knob`]. Made from `NCCL_PARAM`, `ncclGetEnv`
 /// and `getenv` in NCCL's `src`, `plugins` and `ext-*`, and from its `env.rst`, at every release's tag.
 const OTHER_NAMES: &str = include_str!("other_names.txt");
+
+static OTHERS: LazyLock<BTreeSet<&str>> = LazyLock::new(|| OTHER_NAMES.lines().collect());
 
 /// Beginnings of names that others read: network plugins, nccl-tests, and what builds look for.
 const FOREIGN: &[&str] = &[
@@ -98,7 +102,7 @@ pub(super) enum Standing {
 /// Whether some NCCL reads a variable of this name.
 pub(super) fn is_read(name: &str) -> bool {
     let is_old = || RENAMED.iter().any(|renamed| renamed.name == name);
-    knob::knob(name).is_some() || OTHER_NAMES.lines().any(|known| known == name) || is_old()
+    knob::knob(name).is_some() || OTHERS.contains(name) || is_old()
 }
 
 pub(super) fn standing(name: &str) -> Standing {

@@ -241,7 +241,7 @@ impl Reader {
 
     /// What only the whole script tells: variables that are never exported.
     fn finish(mut self, text: &str) -> Read {
-        let is_used = |name: &str| text.contains(&format!("${name}")) || text.contains(&format!("${{{name}"));
+        let used = used(text);
         let mut remarks = Vec::new();
         for setting in &mut self.read.settings {
             if !matches!(setting.reach, Reach::Assigned | Reach::Kept) {
@@ -253,7 +253,7 @@ impl Reader {
                 if setting.reach == Reach::Assigned {
                     setting.reach = Reach::Exported;
                 }
-            } else if !is_passed && (setting.reach == Reach::Kept || !is_used(&setting.name)) {
+            } else if !is_passed && (setting.reach == Reach::Kept || !used.contains(setting.name.as_str())) {
                 remarks.push((setting.line, setting.name.clone()));
             }
         }
@@ -268,4 +268,12 @@ impl Reader {
         });
         self.read
     }
+}
+
+/// Names that are expanded somewhere: `$NAME` and `${NAME`.
+fn used(text: &str) -> BTreeSet<&str> {
+    let after = text.split('$').skip(1).map(|rest| rest.strip_prefix('{').unwrap_or(rest));
+    after
+        .map(|rest| &rest[..rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len())])
+        .collect()
 }
