@@ -3,8 +3,8 @@
 #
 # First the times of the code itself, at 200x60 and optimised: `cargo test --release` of tui/src/ui/tests/scale.rs prints the
 # time of a frame of each view and of a record, and fails above 5 ms and 50 us. Then the program: a replay of a store of
-# NODES (1000) nodes and TRIALS (100000) trials at the highest speed in a terminal of 200x60 (tmux), all views visited at the
-# end; the store is a simulated run (thousand-nodes), whose trials are repeated and to which nodes are added. Prints the most memory
+# NODES (1000) nodes and TRIALS (100000) trials at the highest speed in a terminal of 200x60 (tmux), with jumps and all views visited at
+# the end; the store is a simulated run (thousand-nodes), whose trials are repeated and to which nodes are added. Prints the most memory
 # that was resident and the CPU time, and ends with 1 above 250 MB.
 #
 # Needs cargo, tmux and python3.
@@ -53,7 +53,8 @@ for ((i = 0; i < 1200; i++)); do
   screen | sed -n 2p | grep -q '^over ' && break
   sleep 0.1
 done
-for key in 2 3 4 5 s G 6 7 1; do
+# Back and forth: what is kept for jumps counts too.
+for key in b b b 0 f f '$' 2 3 4 5 s G 6 7 1; do
   tmux -S "$socket" send-keys "$key"
   sleep 0.3
 done

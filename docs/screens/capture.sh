@@ -3,8 +3,9 @@
 #
 # Four virtual hosts (testenv/vhosts.sh) with a fast and a slow rail, real ssh, the native engine, and a terminal in tmux: all views are
 # visited, the search is paused, a knob pinned, a measurement skipped, rows filtered and exported, budget added, the profile so far
-# written, and the search stopped, verified and written. Each screen becomes FOLDER/NAME.txt (this folder). Whatever is not
-# on the screen as it should be ends it with 1. Needs root, tmux and what testenv needs; takes about two minutes.
+# written, and the search stopped, verified and written. Each screen becomes FOLDER/NAME.txt (this folder), and those of this folder
+# go into docs/terminal-ui.md (insert.py). Whatever is not on the screen as it should be ends it with 1. Needs root, tmux, python3
+# and what testenv needs; takes about two minutes.
 set -euo pipefail
 [ $# -ge 1 ] || { awk 'NR == 1 { next } !/^#/ { exit } { sub(/^# ?/, ""); print }' "$0" >&2; exit 2; }
 self=$(readlink -f "$0") here=$(dirname "$(readlink -f "$0")")
@@ -51,6 +52,7 @@ for view in 2:sizes 3:search 4:cluster 5:trials 6:profile 7:log; do
   keys "${view%%:*}"
   until_shown " ${view%%:*} [A-Z]" 5
   sleep 0.5
+  [ "$view" != 4:cluster ] || { keys Right Down Right && sleep 0.5; }
   save "${view##*:}"
 done
 
@@ -76,7 +78,7 @@ keys Space x
 until_shown 'giving up the measurement' 5
 keys P
 typed 'proto=lll'
-until_shown 'proto=lll.*(nearest|mean|pin one of|ll128)' 5
+until_shown 'did you mean .ll.' 5
 save pin
 keys BSpace Enter
 until_shown ' PINNED proto=ll' 30
@@ -115,5 +117,6 @@ for ((i = 0; i < 50; i++)); do
   tmux -S "$socket" has-session -t run 2>/dev/null || break
   sleep 0.2
 done
+[ "$folder" != "$here" ] || python3 "$here/insert.py"
 [ -s out/profile.toml ] || { echo "capture.sh: no profile was written" >&2; exit 1; }
 ls out "$work"/gdrtune-*.csv >&2

@@ -374,10 +374,10 @@ fn execute(mut config: RunConfig, show: &ShowArgs, expect_gain: bool, again: Opt
         // What a resumed run has done is shown as its own.
         for record in told {
             // The UI takes them as soon as it runs.
-            drop(records.send(ui::Input::Record(Box::new(record))));
+            drop(records.send(ui::Input::Record(Arc::new(record))));
         }
         // A UI that was left does not need the records any more.
-        Box::new(move |record| drop(records.send(ui::Input::Record(Box::new(record.clone())))))
+        Box::new(move |record| drop(records.send(ui::Input::Record(Arc::new(record.clone())))))
     } else {
         headless_listener(show, &told, controls.clone())
     };

@@ -1,6 +1,6 @@
 //! Feeds the UI from the store of a run that another process writes. Reads only.
 
-use std::{thread, time::Duration};
+use std::{sync::Arc, thread, time::Duration};
 
 use gdrtune_session::{
     event::{Event, Owner},
@@ -70,7 +70,7 @@ pub(crate) fn follow(mut follower: Follower, mut pulse: Pulse, sender: &Unbounde
         };
         let gone = pulse.look(&news);
         let last_ms = news.records.last().map(|record| record.t_ms);
-        let records = news.records.into_iter().map(|record| Input::Record(Box::new(record)));
+        let records = news.records.into_iter().map(|record| Input::Record(Arc::new(record)));
         // The run's clock has gone on since its last record.
         let now = last_ms.filter(|_| news.writer == Writer::Alive && !pulse.is_over());
         let now = now.map(|t_ms| Input::Tick(t_ms + news.quiet.as_millis() as u64));

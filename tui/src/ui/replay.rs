@@ -1,7 +1,7 @@
 //! Plays a stored run back at its own pace, slower or faster, from any moment. The UI cannot tell its records from a live
 //! run's.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use gdrtune_session::event::{Event, Record};
 use tokio::{
@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::{
-    run::Run,
+    run::{Run, TrialRow},
     state::{Direction, Input, Jump, Play, Speed},
 };
 
@@ -22,30 +22,59 @@ const MIN_RECORDS_APART: usize = 500;
 
 /// What a run was at any moment.
 struct Past {
-    records: Vec<Record>,
-    /// The run after that many records, in their order.
-    snapshots: Vec<(usize, Run)>,
+    /// Shared with the UI while it has not taken them: at the highest speed that is all of them at once.
+    records: Vec<Arc<Record>>,
+    /// The run after some of them, in their order.
+    snapshots: Vec<Snapshot>,
+    /// The trials up to the last snapshot: they only grow, so the snapshots need not have them.
+    trials: Vec<TrialRow>,
+}
+
+/// The run after some records.
+struct Snapshot {
+    /// How many records.
+    taken: usize,
+    /// Without its trials.
+    run: Run,
+    n_trials: usize,
 }
 
 impl Past {
     fn new(records: Vec<Record>) -> Self {
-        Self { records, snapshots: Vec::new() }
+        let records = records.into_iter().map(Arc::new).collect();
+        Self { records, snapshots: Vec::new(), trials: Vec::new() }
     }
 
     /// The run after so many records.
     fn after(&mut self, count: usize) -> Run {
         let apart = self.records.len().div_ceil(SNAPSHOTS).max(MIN_RECORDS_APART);
-        let nearest = self.snapshots.partition_point(|(taken, _)| *taken <= count);
-        let last = nearest.checked_sub(1).and_then(|index| self.snapshots.get(index));
-        let (taken, mut run) = last.cloned().unwrap_or_default();
-        for (index, record) in self.records.iter().enumerate().take(count).skip(taken) {
-            run.ingest(record.clone());
+        let (taken, mut run) = self.nearest(count);
+        for index in taken..count.min(self.records.len()) {
+            let Some(record) = self.records.get(index) else { break };
+            run.ingest(Record::clone(record));
             let taken = index + 1;
-            if taken.is_multiple_of(apart) && self.snapshots.last().is_none_or(|(last, _)| *last < taken) {
-                self.snapshots.push((taken, run.clone()));
+            if taken.is_multiple_of(apart) && self.snapshots.last().is_none_or(|last| last.taken < taken) {
+                self.keep(taken, &mut run);
             }
         }
         run
+    }
+
+    /// The run as of the last snapshot before so many records, and how many it has taken.
+    fn nearest(&self, count: usize) -> (usize, Run) {
+        let nearest = self.snapshots.partition_point(|snapshot| snapshot.taken <= count);
+        let Some(Snapshot { taken, run, n_trials }) = nearest.checked_sub(1).and_then(|i| self.snapshots.get(i)) else {
+            return (0, Run::default());
+        };
+        let trials = self.trials.iter().take(*n_trials).cloned().collect();
+        (*taken, Run { trials, ..run.clone() })
+    }
+
+    fn keep(&mut self, taken: usize, run: &mut Run) {
+        let trials = std::mem::take(&mut run.trials);
+        self.trials.extend(trials.iter().skip(self.trials.len()).cloned());
+        self.snapshots.push(Snapshot { taken, run: run.clone(), n_trials: trials.len() });
+        run.trials = trials;
     }
 
     /// Records up to a moment.
@@ -67,7 +96,7 @@ impl Past {
 }
 
 /// Whether an event is one that a step stops at.
-fn shows(record: &Record) -> bool {
+fn shows(record: &Arc<Record>) -> bool {
     matches!(
         record.event,
         Event::Trial(_) | Event::Phase { .. } | Event::Verdict { .. } | Event::Written { .. } | Event::Finished { .. }
@@ -124,7 +153,7 @@ impl Player {
 
     fn play_next(&mut self) {
         let Some(record) = self.past.records.get(self.played) else { return };
-        self.tell(Input::Record(Box::new(record.clone())));
+        self.tell(Input::Record(Arc::clone(record)));
         self.played += 1;
         self.tell_end();
     }
@@ -291,5 +320,6 @@ mod tests {
             assert!(past.after(count) == runs[count], "after {count} of {n}");
         }
         assert_eq!(past.snapshots.len(), n / n.div_ceil(SNAPSHOTS).max(MIN_RECORDS_APART));
+        assert!(past.snapshots.iter().all(|snapshot| snapshot.run.trials.is_empty()), "each trial is kept once");
     }
 }

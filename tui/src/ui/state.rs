@@ -1,6 +1,6 @@
 //! The whole state of the terminal UI: plain data, no IO, no clock. Only `update` changes it; drawing only reads it.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use crossterm::event::{KeyEvent, MouseEvent};
 use gdrtune_profiles::{
@@ -20,8 +20,8 @@ use super::{
 /// Everything that can happen to the UI. Closed.
 #[derive(Debug, Clone)]
 pub(crate) enum Input {
-    /// The run told something.
-    Record(Box<Record>),
+    /// The run told something. Shared with the player of a replay, which keeps all of them.
+    Record(Arc<Record>),
     /// The run will tell nothing more.
     RecordsClosed,
     /// No more can be heard of the run, or nothing of what is left of it: why.

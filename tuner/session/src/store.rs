@@ -9,7 +9,7 @@ mod follow;
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
-    io::{self, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     thread,
@@ -130,10 +130,10 @@ impl RunWriter {
         file.read_to_end(&mut text).map_err(StoreError::io("read", path))?;
         match lock {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(running(path, &parse_run(path, &text)?)),
+            Err(TryLockError::WouldBlock) => return Err(running(path, &parse_run(path, text.as_slice())?)),
             Err(TryLockError::Error(source)) => return Err(StoreError::io("lock", path)(source)),
         }
-        let run = parse_run(path, &text)?;
+        let run = parse_run(path, text.as_slice())?;
         let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
         if whole < text.len() {
             file.set_len(whole as u64).map_err(StoreError::io("cut off half a line of", path))?;
@@ -231,20 +231,23 @@ pub struct StoredRun {
 /// # Errors
 /// [`StoreError`] with the line that is no record. Half a line at the end is no error.
 pub fn read_run(path: &Path) -> Result<StoredRun, StoreError> {
-    let text = fs::read(path).map_err(StoreError::io("read", path))?;
-    parse_run(path, &text)
+    let file = File::open(path).map_err(StoreError::io("read", path))?;
+    parse_run(path, BufReader::new(file))
 }
 
-fn parse_run(path: &Path, text: &[u8]) -> Result<StoredRun, StoreError> {
-    let mut records = Vec::new();
-    let mut torn = false;
-    for (index, line) in text.split_inclusive(|&b| b == b'\n').enumerate() {
-        match (line.strip_suffix(b"\n"), serde_json::from_slice(line)) {
+/// Line by line: the text of a long run is as large as its records.
+fn parse_run(path: &Path, mut text: impl BufRead) -> Result<StoredRun, StoreError> {
+    let (mut records, mut torn) = (Vec::new(), false);
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        if text.read_until(b'\n', &mut line).map_err(StoreError::io("read", path))? == 0 {
+            break;
+        }
+        match (line.strip_suffix(b"\n"), serde_json::from_slice(&line)) {
             (Some([]), _) => {}
             (Some(_), Ok(record)) => records.push(record),
-            (Some(_), Err(source)) => {
-                return Err(StoreError::Line { path: path.to_owned(), line: index + 1, source });
-            }
+            (Some(_), Err(source)) => return Err(StoreError::Line { path: path.to_owned(), line: number, source }),
             (None, _) => torn = true,
         }
     }
@@ -307,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_broken_line_is_named() {
-        let error = parse_run(Path::new("x.jsonl"), b"{}\n").unwrap_err();
+        let error = parse_run(Path::new("x.jsonl"), &b"{}\n"[..]).unwrap_err();
         assert!(error.to_string().starts_with("x.jsonl:1: not a record of a run: missing field"), "{error}");
     }
 }

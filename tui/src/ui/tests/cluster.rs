@@ -24,7 +24,7 @@ impl Cluster {
     }
 
     fn tell(&mut self, event: Event) {
-        update(&mut self.0, Input::Record(Box::new(Record { seq: 0, t_ms: 1, event })));
+        update(&mut self.0, Input::Record(Arc::new(Record { seq: 0, t_ms: 1, event })));
     }
 
     fn node(&mut self, index: u32, host: &str, state: NodeState, detail: &str) {

@@ -8,7 +8,7 @@ mod scale;
 mod scrolling;
 mod search;
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use gdrtune_session::event::{Event, Phase, Record};
@@ -33,7 +33,7 @@ fn new_state(size: (u16, u16)) -> State {
 
 fn feed<'a>(state: &mut State, records: impl IntoIterator<Item = &'a Record>) {
     for record in records {
-        update(state, Input::Record(Box::new(record.clone())));
+        update(state, Input::Record(Arc::new(record.clone())));
     }
 }
 

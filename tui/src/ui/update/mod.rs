@@ -1,5 +1,7 @@
 //! The one place where the state changes: [`update`] takes an input and says what the event loop shall do.
 
+use std::sync::Arc;
+
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use gdrtune_session::event::{Command, Event, Record};
 
@@ -32,7 +34,7 @@ pub(crate) fn update(state: &mut State, input: Input) -> Vec<Effect> {
 
 fn take(state: &mut State, input: Input) -> Vec<Effect> {
     match input {
-        Input::Record(record) => take_record(state, *record),
+        Input::Record(record) => take_record(state, Arc::unwrap_or_clone(record)),
         Input::RecordsClosed => close(state, "the run ended without its last record".to_owned()),
         Input::Severed(why) => close(state, why),
         Input::Jumped(jump) => jumped(state, *jump),

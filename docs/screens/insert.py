@@ -1,0 +1,16 @@
+"""Puts the screens of this folder into docs/terminal-ui.md: each block after `<!-- screen NAME -->` becomes NAME.txt."""
+
+import pathlib
+import re
+
+here = pathlib.Path(__file__).resolve().parent
+page = here.parent / "terminal-ui.md"
+
+
+def block(match: re.Match) -> str:
+    screen = (here / f"{match[1]}.txt").read_text().rstrip("\n")
+    return f"<!-- screen {match[1]} -->\n```text\n{screen}\n```"
+
+
+text = page.read_text()
+page.write_text(re.sub(r"<!-- screen (\S+) -->\n```text\n.*?\n```", block, text, flags=re.DOTALL))
