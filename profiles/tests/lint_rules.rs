@@ -71,6 +71,13 @@ const CASES: &[Case] = &[
     ),
     ("channels-above-32", 24, Shell, "export NCCL_MAX_CTAS=64", "export NCCL_MAX_CTAS=32"),
     ("buffsize-odd", 0, Env, "NCCL_BUFFSIZE=3000000", "NCCL_BUFFSIZE=8388608"),
+    (
+        "ll128-forced",
+        0,
+        Kubernetes,
+        "command: [mpirun]\nargs:\n- -x\n- NCCL_PROTO=LL128",
+        "args:\n- -x\n- NCCL_PROTO=^LL128",
+    ),
     ("nvls-forced", 0, Env, "NCCL_MNNVL_ENABLE=1", "NCCL_MNNVL_ENABLE=2"),
     ("hca-prefix", 0, Env, "NCCL_IB_HCA=mlx5_1:1", "NCCL_IB_HCA=mlx5"),
     ("hca-exclude-prefix", 0, Env, "NCCL_IB_HCA=^mlx5_1", "NCCL_IB_HCA=^=mlx5_1"),

@@ -67,7 +67,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::error(
         "quoted-value",
         "quotes that become part of the value",
-        "nccl.conf and docker's environment files know no quotes, and no value of NCCL's has one.",
+        "nccl.conf and docker know no quotes (systemd removes them from its environment files), and no value of NCCL's has one.",
         "NCCL src/misc/param.cc; docker/cli pkg/kvfile",
         Check::Setting(quoted),
     ),
