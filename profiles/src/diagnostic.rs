@@ -54,6 +54,11 @@ impl fmt::Display for Diagnostic {
     }
 }
 
+/// A text with control characters escaped: names, logs and texts of files may hold what a terminal takes for commands.
+pub fn printable(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() { c.escape_debug().collect() } else { vec![c] }).collect()
+}
+
 /// A name that a reader of a text does not know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownWord {

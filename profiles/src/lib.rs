@@ -16,6 +16,7 @@
 //! | [`diff`] | what differs between two profiles: settings by variable, choices by range |
 //! | [`emit`] | profile to shell snippet, env file, nccl.conf, tuner CSV, JSON; each read back first |
 //! | [`install`] | what an installation consists of: its files' names and texts, its manifest |
+//! | [`lint`] | traps in the files that jobs have already: readers for six kinds of files, a table of rules |
 //! | [`workload`], [`space`], [`setting`] | what a job calls how often; what is searched; `NAME=VALUE` texts. With presets |
 //! | [`diagnostic`], [`nearest`], [`source`] | findings with file and line; the nearest known name; errors of our TOML files |
 
@@ -25,6 +26,7 @@ pub mod emit;
 pub mod grammar;
 pub mod install;
 pub mod knob;
+pub mod lint;
 pub mod matrix;
 pub mod nearest;
 pub mod profile;

@@ -3,6 +3,7 @@
 mod deploy;
 mod given;
 mod hosts;
+mod lint;
 mod parse;
 mod presets;
 mod runs;
@@ -23,6 +24,7 @@ use self::parse::{parse_choice, parse_named, parse_worker_command};
 pub(crate) use self::{
     deploy::{EmitArgs, InstallArgs},
     hosts::HostArgs,
+    lint::LintArgs,
     presets::{GoalArgs, ObjectiveArg, OfflineArgs, SpaceArgs},
     runs::{AttachArgs, ExportArgs, ExportFormat, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, RunsCommand},
     topo::{TopoArgs, TopoFormat},
@@ -41,7 +43,7 @@ Exit codes:
   3    preflight refused: hosts that cannot be used as they are
   4    nothing matched: no installation in the folder
   5    no setting beat the defaults (only with --expect-gain)
-  6    findings: an installation that is not as it was put there, or that NCCL does not use
+  6    findings: of lint, or an installation that is not as it was put there, or that NCCL does not use
   100  some trials failed
   101  nodes lost; with --min-nodes, and by topo, also a result for fewer hosts than were named
   102  verification found a regression
@@ -76,6 +78,11 @@ pub(crate) enum Command {
     Install(InstallArgs),
     /// Show how GPUs and HCAs are wired: distances, links, ports, rails, and what differs between hosts; measures nothing
     Topo(TopoArgs),
+    /// Find the traps in job scripts, nccl.conf, tuner CSVs, environments, Dockerfiles and manifests
+    ///
+    /// It reads files only: no host, no GPU and no profile is needed, and nothing is changed. Ends with code 6 where it finds
+    /// something.
+    Lint(LintArgs),
     /// List the recorded runs, show or export one, or go on with one that was ended too early
     Runs(RunsArgs),
     /// Watch a run of another process; it goes on undisturbed

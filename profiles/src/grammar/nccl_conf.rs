@@ -7,9 +7,9 @@ use super::{fgets_pieces, is_variable_name};
 use crate::{diagnostic::Diagnostic, vocab::Environment};
 
 /// NCCL reads with `fgets` into 4096 bytes.
-const LONGEST_LINE: usize = 4095;
+pub(crate) const LONGEST_LINE: usize = 4095;
 /// Names and values are cut at 1023 bytes.
-const LONGEST_VALUE: usize = 1023;
+pub(crate) const LONGEST_VALUE: usize = 1023;
 
 /// What a process that has none of these variables gets from the file, and where it is probably not what was meant.
 ///

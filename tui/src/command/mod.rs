@@ -4,6 +4,7 @@ pub(crate) mod bench;
 mod detach;
 pub(crate) mod emit;
 pub(crate) mod install;
+pub(crate) mod lint;
 pub(crate) mod man;
 pub(crate) mod node;
 mod offline;
@@ -23,7 +24,7 @@ use std::{
 
 use gdrtune_fleet::FleetConfig;
 use gdrtune_profiles::{
-    diagnostic::Diagnostic,
+    diagnostic::{Diagnostic, printable},
     profile::Profile,
     size::parse_sizes,
     vocab::{DataType, Engine, Point},
@@ -251,11 +252,6 @@ fn with_bench<T>(
 /// Says something on standard error, where anybody listens.
 fn say(text: &str) {
     writeln!(io::stderr(), "gdrtune: {}", printable(text)).ok();
-}
-
-/// Names and logs may hold what a terminal takes for commands.
-fn printable(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() { c.escape_debug().collect() } else { vec![c] }).collect()
 }
 
 /// A tokio runtime for fleet, signals and the terminal UI. Two threads are plenty: measuring happens elsewhere.

@@ -1,0 +1,132 @@
+//! What launchers are told of the environment: `srun --export`, `mpirun -x`, `docker run -e`.
+
+use std::collections::BTreeSet;
+
+use super::lexer::Word;
+use crate::{
+    grammar::is_variable_name,
+    lint::{
+        file::{Noticed, Reach, Read, Setting},
+        names,
+    },
+};
+
+/// What the script's launchers hand on by name.
+#[derive(Default)]
+pub(super) struct Launches {
+    named: BTreeSet<String>,
+    /// Lines of Open MPI's launchers with what each hands on.
+    open_mpi: Vec<(usize, BTreeSet<String>)>,
+}
+
+impl Launches {
+    /// Whether a launcher hands `name` on.
+    pub(super) fn names(&self, name: &str) -> bool {
+        self.named.contains(name)
+    }
+
+    /// Open MPI takes along what `-x` names; where it names some of NCCL's, the others were forgotten.
+    pub(super) fn judge(&self, read: &mut Read) {
+        for (line, handed) in &self.open_mpi {
+            if !handed.iter().any(|name| names::is_ours(name)) {
+                continue;
+            }
+            let forgotten: BTreeSet<String> = read
+                .settings
+                .iter()
+                .filter(|setting| setting.line < *line && setting.is_for_all())
+                .filter(|setting| names::is_ours(&setting.name) && !handed.contains(&setting.name))
+                .map(|setting| setting.name.clone())
+                .collect();
+            for name in forgotten {
+                read.remark(*line, Noticed::NotForwarded, name);
+            }
+        }
+    }
+}
+
+pub(super) fn read(read: &mut Read, launches: &mut Launches, program: &str, arguments: &[Word], block: usize) {
+    let line = arguments.first().map_or(1, |word| word.line);
+    let mut push = |name: &str, value: &str, word: &Word| {
+        launches.named.insert(name.to_owned());
+        let (is_constant, reach) = (word.is_constant, Reach::Command(line));
+        read.settings.push(Setting { is_constant, reach, block, ..Setting::exported(name, value, word.line) });
+    };
+    let mut handed = BTreeSet::new();
+    let mut exports: Vec<(usize, String, bool)> = Vec::new();
+    let mut rest = arguments;
+    while let Some((word, after)) = rest.split_first() {
+        rest = after;
+        let (option, inline) = match word.text.split_once('=') {
+            Some((option, value)) if option.starts_with("--") => (option, Some(value.to_owned())),
+            _ => (word.text.as_str(), None),
+        };
+        match (option, inline, after.first()) {
+            ("--export", Some(list), _) => exports.push((word.line, list, word.is_constant)),
+            ("--export", None, Some(list)) => exports.push((word.line, list.text.clone(), list.is_constant)),
+            ("--env", Some(pair), _) => {
+                if let Some((name, value)) = pair.split_once('=') {
+                    push(name, value, word);
+                }
+            }
+            ("-genv" | "-env", None, Some(name)) if after.len() > 1 && !name.text.contains('=') => {
+                push(&name.text, &after[1].text, &after[1]);
+            }
+            ("-x" | "-e" | "--env" | "-genv" | "-env", None, Some(pair)) => match pair.text.split_once('=') {
+                Some((name, value)) => {
+                    push(name, value, pair);
+                    if option == "-x" {
+                        handed.insert(name.to_owned());
+                    }
+                }
+                None if option == "-x" => {
+                    handed.insert(pair.text.clone());
+                }
+                None => {}
+            },
+            _ => {}
+        }
+    }
+    if matches!(program, "mpirun" | "mpiexec" | "orterun" | "prterun") {
+        launches.open_mpi.push((line, handed));
+    }
+    if matches!(program, "srun" | "sbatch" | "salloc") {
+        for (line, list, is_constant) in exports {
+            export(read, launches, line, &list, (is_constant, block));
+        }
+    }
+}
+
+/// `--export=ALL,NAME=VALUE,NAME`; a value in single quotes may have commas (srun(1), "--export").
+fn export(read: &mut Read, launches: &mut Launches, line: usize, list: &str, (is_constant, block): (bool, usize)) {
+    let mut is_first_quoted = false;
+    let parts: Vec<&str> = list
+        .split(|c: char| {
+            is_first_quoted ^= c == '\'';
+            c == ',' && !is_first_quoted
+        })
+        .collect();
+    let is_all = parts.iter().any(|part| *part == "ALL" || *part == "NIL");
+    let mut sets_ours = false;
+    let mut set_before: Option<String> = None;
+    for part in &parts {
+        if let Some((name, value)) = part.split_once('=') {
+            let value = value.trim_matches('\'');
+            launches.named.insert(name.to_owned());
+            sets_ours |= names::is_ours(name);
+            set_before = names::is_ours(name).then(|| name.to_owned());
+            let setting = Setting::exported(name, value, line);
+            read.settings.push(Setting { is_constant, reach: Reach::Command(line), block, ..setting });
+        } else if let Some(name) = &set_before
+            && !(part.len() > 2 && is_variable_name(part) && !part.contains(|c: char| c.is_ascii_lowercase()))
+        {
+            read.remark(line, Noticed::ExportComma, name.clone());
+            set_before = None;
+        } else {
+            launches.named.insert((*part).to_owned());
+        }
+    }
+    if sets_ours && !is_all {
+        read.remark(line, Noticed::ExportDropsRest, format!("--export={}", list.escape_debug()));
+    }
+}

@@ -1,0 +1,2 @@
+setenv NCCL_CROSS_NIC 1
+setenv NCCL_SOCKET_IFNAME =eth0

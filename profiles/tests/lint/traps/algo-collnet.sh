@@ -1,0 +1,2 @@
+export NCCL_ALGO=CollNet
+exec "$@"

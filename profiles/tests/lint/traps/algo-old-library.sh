@@ -1,0 +1,2 @@
+export NCCL_ALGO="allreduce:tree;allgather:ring"
+exec "$@"

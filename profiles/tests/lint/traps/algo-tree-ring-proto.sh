@@ -1,0 +1,3 @@
+export NCCL_ALGO='allreduce:nvls'
+export NCCL_PROTO='allreduce:ll'
+exec "$@"

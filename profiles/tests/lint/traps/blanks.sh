@@ -1,0 +1,2 @@
+export NCCL_DEBUG = WARN
+exec "$@"

@@ -1,0 +1,2 @@
+export NCCL_BUFFSIZE=5000000
+exec "$@"

@@ -1,0 +1,2 @@
+export NCCL_BUFFSIZE=8M
+exec "$@"

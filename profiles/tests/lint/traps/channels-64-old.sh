@@ -1,0 +1,2 @@
+export NCCL_MIN_CTAS=64
+exec "$@"

@@ -1,0 +1,2 @@
+export NCCL_MIN_NCHANNELS=16
+exec "$@"

@@ -1,0 +1,3 @@
+export NCCL_DEBUG=WARN
+export NCCL_DEBUG_SUBSYS=INIT,NET
+exec "$@"

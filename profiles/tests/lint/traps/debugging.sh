@@ -1,0 +1,3 @@
+# NCCL
+export NCCL_IB_QPS_PER_CONNECTION=4
+exec "$@"

@@ -1,0 +1,2 @@
+export NCCL_NET_GDR_LEVEL=NODE
+exec "$@"

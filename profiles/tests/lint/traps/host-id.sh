@@ -1,0 +1,2 @@
+export NCCL_HOSTID=a100
+exec "$@"

@@ -1,0 +1,2 @@
+export NCCL_SOCKET_IFNAME=^docker0,lo
+exec "$@"

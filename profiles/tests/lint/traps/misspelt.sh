@@ -1,0 +1,3 @@
+export NCCL_SOCKET_IFNAMES==eth0
+export NCLL_DEBUG=WARN
+exec "$@"

@@ -1,0 +1,2 @@
+export NCCL_CTA_POLICY=EFFICIENCY
+exec "$@"
