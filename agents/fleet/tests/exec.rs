@@ -84,7 +84,8 @@ async fn an_agent_that_ends_at_once_is_not_taken_for_login_noise() {
     let (fleet, _events) = connect(folder.path(), "echo boom >&2; exit 93", "env {agent}", &["n1"]).await;
     let [(0, error)] = fleet.failures() else { panic!("{:?}", fleet.failures()) };
     assert_eq!(error.kind, LaunchErrorKind::EndedEarly, "{error}");
-    assert!(error.detail.ends_with(" / boom"), "{error}");
+    // Our own note of the upload comes another way than the agent's words: which is first is not promised.
+    assert!(error.detail.contains("boom"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
