@@ -11,7 +11,7 @@ use clap_mangen::{
 use crate::{
     cli::{Cli, ManArgs},
     exit::{Exit, Failure},
-    ui::{keys, start},
+    ui::{key_table, keys, start},
 };
 
 /// Prints a page.
@@ -49,16 +49,11 @@ fn page(name: Option<&str>) -> Result<Vec<u8>, String> {
 fn key_section() -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", ["KEYS OF THE TERMINAL UI"]);
-    let of_run = |binding: &keys::Binding| (binding.key_names(), binding.help);
-    let of_start = |binding: &start::keys::Binding| (binding.key_names(), binding.help);
-    let of_runs = keys::sections().into_iter().map(|(heading, all)| (heading, all.into_iter().map(of_run).collect()));
-    let others = start::keys::sections().into_iter();
-    let others = others.map(|(heading, all)| (heading, all.into_iter().map(of_start).collect::<Vec<_>>()));
-    for (heading, keys) in of_runs.chain(others) {
+    for (heading, entries) in keys::sections().into_iter().chain(start::keys::sections()) {
         roff.control("SS", [heading]);
-        for (names, help) in keys {
+        for (keys, help) in entries {
             roff.control("TP", []);
-            roff.text([clap_mangen::roff::bold(names)]);
+            roff.text([clap_mangen::roff::bold(key_table::names(keys))]);
             roff.text([roman(help)]);
         }
     }

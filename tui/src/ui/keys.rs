@@ -1,10 +1,15 @@
-//! The one key table: handler, footer and help overlay all read it.
+//! The keys of a run: handler, footer, help, manual page and docs all read this table.
 //!
 //! It knows nothing of the state; what an action does is decided in `update`.
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent};
 
-use super::{line_edit::Edit, state::Source, tabs::Tab};
+use super::{
+    key_table::{self, Section, char, control, key},
+    line_edit::Edit,
+    state::Source,
+    tabs::Tab,
+};
 
 /// Where a key is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,80 +184,8 @@ pub(crate) enum Action {
     Cancel,
 }
 
-/// One key, with or without Control.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Chord {
-    code: KeyCode,
-    control: bool,
-}
-
-pub(super) const fn key(code: KeyCode) -> Chord {
-    Chord { code, control: false }
-}
-
-pub(super) const fn char(c: char) -> Chord {
-    key(KeyCode::Char(c))
-}
-
-pub(super) const fn control(c: char) -> Chord {
-    Chord { code: KeyCode::Char(c), control: true }
-}
-
-impl Chord {
-    /// Whether a key event is this chord. Shift is part of the character that arrives, so it is not compared.
-    pub(super) fn matches(self, event: KeyEvent) -> bool {
-        let modifiers = event.modifiers - KeyModifiers::SHIFT;
-        let wanted = if self.control { KeyModifiers::CONTROL } else { KeyModifiers::NONE };
-        self.code == event.code && modifiers == wanted
-    }
-
-    /// The event that a terminal sends for this chord.
-    #[cfg(test)]
-    pub(crate) fn event(self) -> KeyEvent {
-        let modifiers = if self.control { KeyModifiers::CONTROL } else { KeyModifiers::NONE };
-        KeyEvent::new(self.code, modifiers)
-    }
-
-    /// The name that help and footer show.
-    pub(crate) fn name(self) -> String {
-        let name = match self.code {
-            KeyCode::Char(' ') => "space".to_owned(),
-            KeyCode::Char(c) => c.to_string(),
-            KeyCode::F(n) => format!("F{n}"),
-            KeyCode::Tab => "Tab".to_owned(),
-            KeyCode::BackTab => "Shift-Tab".to_owned(),
-            KeyCode::Esc => "Esc".to_owned(),
-            KeyCode::Enter => "Enter".to_owned(),
-            KeyCode::Up => "Up".to_owned(),
-            KeyCode::Down => "Down".to_owned(),
-            KeyCode::Left => "Left".to_owned(),
-            KeyCode::Right => "Right".to_owned(),
-            KeyCode::PageUp => "PgUp".to_owned(),
-            KeyCode::PageDown => "PgDn".to_owned(),
-            KeyCode::Home => "Home".to_owned(),
-            KeyCode::End => "End".to_owned(),
-            KeyCode::Backspace => "Backspace".to_owned(),
-            KeyCode::Delete => "Del".to_owned(),
-            other => format!("{other:?}"),
-        };
-        if self.control { format!("^{}", name.to_uppercase()) } else { name }
-    }
-}
-
 /// One line of the key table.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Binding {
-    /// Where it is read.
-    pub(crate) context: Context,
-    /// What it asks for.
-    pub(crate) action: Action,
-    /// The keys, the one that the footer names first.
-    pub(crate) keys: &'static [Chord],
-    /// The word of the footer; entries without one are in the help only.
-    pub(crate) footer: Option<&'static str>,
-    /// The sentence of the help.
-    pub(crate) help: &'static str,
-}
+pub(crate) type Binding = key_table::Binding<Context, Action>;
 
 impl Binding {
     /// Whether the footer may name it: keys that only steer a run are of no use when it is over.
@@ -271,27 +204,10 @@ impl Binding {
         );
         !over || !steers
     }
-
-    /// All keys, separated by spaces.
-    pub(crate) fn key_names(&self) -> String {
-        self.keys.iter().map(|k| k.name()).collect::<Vec<_>>().join(" ")
-    }
-}
-
-macro_rules! bindings {
-    ($($context:ident $action:ident $(($($of:expr),+))? [$($key:expr),+] $footer:expr, $help:literal;)*) => {
-        &[$(Binding {
-            context: Context::$context,
-            action: Action::$action $(($($of),+))?,
-            keys: &[$($key),+],
-            footer: $footer,
-            help: $help,
-        },)*]
-    };
 }
 
 /// Every key that does something. The footer shows entries in this order and drops them from the end when narrow.
-pub(crate) const BINDINGS: &[Binding] = bindings! {
+pub(crate) const BINDINGS: &[Binding] = key_table::table! {
     Live Quit [char('q')] Some("quit"), "leave (asks first while a run is going)";
     Attached Quit [char('q')] Some("quit"), "leave; the run goes on";
     Replay Quit [char('q')] Some("quit"), "leave";
@@ -399,20 +315,12 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
 
 /// The entries of some contexts, in table order.
 pub(crate) fn bindings(contexts: &[Context]) -> impl Iterator<Item = &'static Binding> {
-    BINDINGS.iter().filter(move |b| contexts.contains(&b.context))
+    key_table::bindings(BINDINGS, contexts)
 }
 
 /// All entries by where they are read, in table order; what every view with rows has is said once.
-pub(crate) fn sections() -> Vec<(&'static str, Vec<&'static Binding>)> {
-    let mut sections: Vec<(&'static str, Vec<&'static Binding>)> = Vec::new();
-    for binding in BINDINGS {
-        let name = binding.context.name();
-        match sections.iter_mut().find(|section| section.0 == name) {
-            Some(section) => section.1.push(binding),
-            None => sections.push((name, vec![binding])),
-        }
-    }
-    sections
+pub(crate) fn sections() -> Vec<Section> {
+    key_table::sections(BINDINGS, Context::name)
 }
 
 /// The entries of some contexts that have a word in the footer: how to leave and to ask first, then what is the view's own.
@@ -430,12 +338,15 @@ pub(crate) fn footer(contexts: &[Context]) -> impl Iterator<Item = &'static Bind
 
 /// What a key asks for in some contexts.
 pub(crate) fn action_for(contexts: &[Context], event: KeyEvent) -> Option<Action> {
-    bindings(contexts).find(|b| b.keys.iter().any(|k| k.matches(event))).map(|b| b.action)
+    key_table::action_for(BINDINGS, contexts, event)
 }
 
 #[cfg(test)]
 mod tests {
+    use crossterm::event::KeyModifiers;
+
     use super::*;
+    use crate::ui::key_table::Chord;
 
     #[test]
     fn no_key_has_two_meanings_in_one_context() {

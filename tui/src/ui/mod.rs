@@ -24,6 +24,7 @@ mod export;
 mod fault;
 mod filter;
 mod ingest;
+pub(crate) mod key_table;
 pub(crate) mod keys;
 mod layout;
 mod line_edit;

@@ -2,7 +2,7 @@
 
 use crossterm::event::{KeyCode, KeyEvent};
 
-use crate::ui::keys::{Chord, char, control, key};
+use crate::ui::key_table::{self, Section, char, control, key};
 
 /// Where a key is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,37 +103,10 @@ pub(crate) enum Action {
 }
 
 /// One line of the key table.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Binding {
-    /// Where it is read.
-    pub(crate) context: Context,
-    /// What it asks for.
-    pub(crate) action: Action,
-    /// The keys, the one that the footer names first.
-    pub(crate) keys: &'static [Chord],
-    /// The word of the footer; entries without one are in the help only.
-    pub(crate) footer: Option<&'static str>,
-    /// The sentence of the help.
-    pub(crate) help: &'static str,
-}
-
-impl Binding {
-    /// All keys, separated by spaces.
-    pub(crate) fn key_names(&self) -> String {
-        self.keys.iter().map(|k| k.name()).collect::<Vec<_>>().join(" ")
-    }
-}
-
-macro_rules! bindings {
-    ($($context:ident $action:ident [$($key:expr),+] $footer:expr, $help:literal;)*) => {
-        &[$(Binding {
-            context: Context::$context, action: Action::$action, keys: &[$($key),+], footer: $footer, help: $help,
-        },)*]
-    };
-}
+pub(crate) type Binding = key_table::Binding<Context, Action>;
 
 /// Every key that does something. The footer shows entries in this order and drops them from the end when narrow.
-pub(crate) const BINDINGS: &[Binding] = bindings! {
+pub(crate) const BINDINGS: &[Binding] = key_table::table! {
     Lists Quit [char('q')] Some("quit"), "leave";
     Lists Help [char('?'), key(KeyCode::F(1))] Some("help"), "show this list";
     Runs Open [key(KeyCode::Enter)] Some("open"), "watch the run if it is going on, else play it back";
@@ -196,23 +169,15 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
 
 /// The entries of some contexts, in table order.
 pub(crate) fn bindings(contexts: &[Context]) -> impl Iterator<Item = &'static Binding> {
-    BINDINGS.iter().filter(move |b| contexts.contains(&b.context))
+    key_table::bindings(BINDINGS, contexts)
 }
 
 /// All entries by where they are read, in table order.
-pub(crate) fn sections() -> Vec<(&'static str, Vec<&'static Binding>)> {
-    let mut sections: Vec<(&'static str, Vec<&'static Binding>)> = Vec::new();
-    for binding in BINDINGS {
-        let name = binding.context.name();
-        match sections.iter_mut().find(|section| section.0 == name) {
-            Some(section) => section.1.push(binding),
-            None => sections.push((name, vec![binding])),
-        }
-    }
-    sections
+pub(crate) fn sections() -> Vec<Section> {
+    key_table::sections(BINDINGS, Context::name)
 }
 
 /// What a key asks for in some contexts.
 pub(crate) fn action_for(contexts: &[Context], event: KeyEvent) -> Option<Action> {
-    bindings(contexts).find(|b| b.keys.iter().any(|k| k.matches(event))).map(|b| b.action)
+    key_table::action_for(BINDINGS, contexts, event)
 }

@@ -212,11 +212,7 @@ fn the_docs_list_the_keys_of_the_table() {
     let mut text =
         "# Keys of the terminal UI\n\nMade from the key table; `?` in the UI lists those of the present view.\n"
             .to_owned();
-    let of_runs = keys::sections().into_iter();
-    let of_runs = of_runs.map(|(name, all)| (name, all.iter().map(|b| (b.keys, b.help)).collect::<Vec<_>>()));
-    let of_start = crate::ui::start::keys::sections().into_iter();
-    let of_start = of_start.map(|(name, all)| (name, all.iter().map(|b| (b.keys, b.help)).collect()));
-    for (name, bindings) in of_runs.chain(of_start) {
+    for (name, bindings) in keys::sections().into_iter().chain(crate::ui::start::keys::sections()) {
         write!(text, "\n## {name}\n\n| keys | what they do |\n|---|---|\n").unwrap();
         for (keys, help) in bindings {
             let names = keys.iter().map(|key| format!("`{}`", key.name()));
