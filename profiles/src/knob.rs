@@ -206,6 +206,8 @@ pub const GROUPS: &[Group] = &[
 pub const NATIVE_CHUNKSIZE: &str = native::CHUNKSIZE;
 /// Sockets of one channel of the native engine.
 pub const NATIVE_NSOCKS: &str = native::NSOCKS;
+/// What carries the native engine's data.
+pub const NATIVE_TRANSPORT: &str = native::TRANSPORT;
 
 /// Every knob, group by group.
 pub fn catalogue() -> impl Iterator<Item = &'static Knob> {

@@ -10,7 +10,7 @@ use std::{
 
 use gdrtune_node::engine::{
     Engine, EngineError, RuleSource,
-    native::{NativeConfig, NativeEngine},
+    native::{NativeConfig, NativeEngine, Transport},
 };
 use gdrtune_profiles::vocab::{
     Algorithm, Choice, Collective, DataType, Engine as EngineName, Point, Protocol, ReduceOp,
@@ -34,7 +34,13 @@ fn init(rank: u32, world: u32, key: &SessionKey) -> WorkerInit {
 }
 
 fn config() -> NativeConfig {
-    NativeConfig { socket_ifname: Some("=lo".into()), chunk_bytes: 4096, sockets_per_channel: 1 }
+    NativeConfig {
+        socket_ifname: Some("=lo".into()),
+        chunk_bytes: 4096,
+        sockets_per_channel: 1,
+        transport: Some(Transport::Tcp),
+        ib_hca: None,
+    }
 }
 
 fn rank_engine(rank: u32, world: u32) -> NativeEngine {
