@@ -62,7 +62,7 @@ pub(super) const fn outgoing_word(word: usize) -> usize {
 /// What a region holds: words, then a ring for each protocol that the peer writes, then those that are written to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Layout {
-    /// Lines of `ll`, lines of `ll128`, slots of `simple`.
+    /// Lines of `ll`, lines of `ll128`, slots of `simple`: powers of two, or none.
     units: [u32; 3],
     slot_bytes: u32,
 }
@@ -207,7 +207,12 @@ impl Streams {
 
 /// How often a ring of `units` has gone round when its `count`th unit is written, from 1, in `bits` bits.
 fn lap(count: u64, units: u64, bits: u32) -> u64 {
-    (count / units + 1) & ((1 << bits) - 1)
+    ((count >> units.max(1).trailing_zeros()) + 1) & ((1 << bits) - 1)
+}
+
+/// Where in a ring of `units`, a power of two, the `count`th unit is.
+fn place(count: u64, units: u64) -> u64 {
+    count & units.saturating_sub(1)
 }
 
 /// Bits of a flag that hold the lap: the others hold the length, less 1 for `ll`.
@@ -221,7 +226,7 @@ impl Outgoing {
         while done < bytes.len() {
             let rest = &bytes[done..];
             let free = self.units.saturating_sub(self.sent.saturating_sub(credit));
-            let at = self.sent % self.units.max(1);
+            let at = place(self.sent, self.units);
             // What lies in one piece.
             let run = free.min(self.units - at) as usize;
             if run == 0 {
@@ -287,7 +292,7 @@ impl Outgoing {
 impl Incoming {
     /// Where the present line or slot is.
     fn at(&self) -> usize {
-        self.here + (self.taken % self.units.max(1)) as usize * self.unit_bytes
+        self.here + place(self.taken, self.units) as usize * self.unit_bytes
     }
 
     /// Takes `bytes` bytes of a line or slot that holds `length`; true where it is used up.
