@@ -69,11 +69,8 @@ impl Half {
         // A failure completes everything that is under way.
         let depth = SEND_DEPTH as u32 + receives;
         let queue = CompletionQueue::new(rail.domain.device(), depth)?;
-        let caps = Caps {
-            send_depth: SEND_DEPTH as u32,
-            receive_depth: receives.max(1),
-            inline_bytes: INLINE_BYTES as u32,
-        };
+        let caps =
+            Caps { send_depth: SEND_DEPTH as u32, receive_depth: receives.max(1), inline_bytes: INLINE_BYTES as u32 };
         let qp = QueuePair::with_gid(&rail.domain, &queue, (rail.port, &rail.attributes, &rail.gid), caps)?;
         for _ in 0..receives {
             qp.post_receive(RECEIVE)?;
@@ -88,7 +85,7 @@ impl Half {
     /// Connects to the peer's end. It must have done the same before anything is sent.
     pub(super) fn connect(self, peer: u32, door: &Door) -> Result<Connection, EngineError> {
         let Self { mut qp, queue, region, layout, rail } = self;
-        qp.connect(&door.endpoint, &PathOptions::default()).map_err(|error| EngineError::Library {
+        qp.connect(&door.endpoint, PathOptions::default()).map_err(|error| EngineError::Library {
             what: format!("connect {rail} to rank {peer} over RDMA"),
             why: error.to_string(),
         })?;
@@ -223,13 +220,7 @@ impl Wire for QueueWire {
         self.region.write(at, bytes).map_err(|error| self.lost(&error))
     }
 
-    fn write(
-        &mut self,
-        from: usize,
-        bytes: usize,
-        to: usize,
-        immediate: Option<u32>,
-    ) -> Result<bool, EngineError> {
+    fn write(&mut self, from: usize, bytes: usize, to: usize, immediate: Option<u32>) -> Result<bool, EngineError> {
         self.post(from, bytes, to, immediate, false)
     }
 

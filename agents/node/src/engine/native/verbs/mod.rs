@@ -12,7 +12,7 @@
 mod connection;
 mod rails;
 
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
 use gdrtune_wire::NetworkUse;
 
