@@ -8,6 +8,7 @@
 # TE_EXTRA_BINS     further commands of this machine for the initrd, by name
 set -euo pipefail
 HERE=$(dirname "$(readlink -f "$0")")
+# shellcheck source-path=SCRIPTDIR source=../lib.sh
 . "$HERE/../lib.sh"
 [ $# = 1 ] || usage
 PATH=$PATH:/usr/sbin:/sbin

@@ -9,6 +9,17 @@ mod common;
 mod guest;
 mod verbs;
 
+use std::process::Command;
+
+/// The product runs where there is no libibverbs: nothing but the loader at run time asks for it.
+#[test]
+fn the_executable_does_not_need_libibverbs() {
+    let output = Command::new("readelf").args(["-d", common::GDRTUNE]).output().unwrap();
+    let said = common::stdout(&output);
+    assert!(said.contains("(NEEDED)") && said.contains("libc.so.6"), "{said}");
+    assert!(!said.contains("ibverbs") && !said.contains("libnl"), "{said}");
+}
+
 /// One machine with both ends of two rails.
 #[test]
 fn verbs_over_software_rdma() {
