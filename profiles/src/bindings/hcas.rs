@@ -88,7 +88,7 @@ impl<'a, 'n> Lists<'a, 'n> {
 
     fn refuse(&mut self, what: &str, hosts: Vec<String>, text: String) {
         let evidence = Evidence { hosts, text };
-        self.findings.push(Finding { what: what.to_owned(), verdict: Verdict::Refused, evidence });
+        self.findings.push(Finding { variable: HCAS, what: what.to_owned(), verdict: Verdict::Refused, evidence });
     }
 
     /// Takes the set of every node in where it is the same on all of them.
@@ -160,8 +160,11 @@ impl<'a, 'n> Lists<'a, 'n> {
         offer
     }
 
-    /// What may be tried of [`CROSS_NIC`].
-    pub(super) fn cross_nic(&self) -> Offer {
+    /// What may be tried of [`CROSS_NIC`]. `None` where no HCA is known at all.
+    pub(super) fn cross_nic(&self) -> Option<Offer> {
+        if self.nodes.iter().all(|node| node.machine.hcas.is_empty()) {
+            return None;
+        }
         let mut offer = Offer::new(CROSS_NIC);
         offer.why_none = "there is one rail, or none".to_owned();
         if self.ports.usable.len() > 1 {
@@ -178,7 +181,7 @@ impl<'a, 'n> Lists<'a, 'n> {
             ];
             offer.candidates = known.into_iter().map(candidate).collect();
         }
-        offer
+        Some(offer)
     }
 
     /// What may be tried of [`GDR_LEVEL`]: of levels with the same effect here the first. `None` where no distance is known.

@@ -99,6 +99,8 @@ pub struct Candidate {
 /// Something odd about a port or an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
+    /// The variable whose values it could be part of.
+    pub variable: &'static str,
     /// Of which: `mlx5_0:1`, `eth0`.
     pub what: String,
     /// What follows.
@@ -145,9 +147,9 @@ impl Bindings {
         let mut lists = Lists::of(nodes, &ports);
         let hcas = lists.hcas();
         let forbidden = lists.forbidden(&hcas);
-        let mut offers = vec![lists.cross_nic()];
+        let mut offers = vec![hcas];
+        offers.extend(lists.cross_nic());
         offers.extend(lists.gdr_levels());
-        offers.insert(0, hcas);
         let mut findings = lists.findings;
         findings.splice(0..0, ports.findings);
         if let Some((interfaces, odd)) = interfaces::interfaces(nodes) {

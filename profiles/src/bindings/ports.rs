@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Evidence, Finding, Node, PortId, Verdict,
+    Evidence, Finding, HCAS, Node, PortId, Verdict,
     ceilings::{Ceilings, Judgement},
     most,
 };
@@ -102,7 +102,7 @@ impl Ports {
     }
 
     fn note(&mut self, id: &PortId, verdict: Verdict, evidence: Evidence) {
-        self.findings.push(Finding { what: id.to_string(), verdict, evidence });
+        self.findings.push(Finding { variable: HCAS, what: id.to_string(), verdict, evidence });
     }
 
     /// Leaves out what was measured to be no use, unless that is all there is.
@@ -119,7 +119,7 @@ impl Ports {
             };
             usable.is_degraded |= !is_useless;
             let verdict = if is_useless { Verdict::Refused } else { Verdict::Degraded };
-            findings.push(Finding { what: usable.id.to_string(), verdict, evidence });
+            findings.push(Finding { variable: HCAS, what: usable.id.to_string(), verdict, evidence });
             !is_useless
         });
         self.findings.extend(findings);
@@ -144,7 +144,7 @@ impl Ports {
             let verdict = if is_other { Verdict::Other } else { Verdict::Degraded };
             *(if is_other { &mut usable.is_other } else { &mut usable.is_degraded }) = true;
             let hosts = if is_everywhere { Vec::new() } else { hosts.into_iter().map(str::to_owned).collect() };
-            self.findings.push(Finding { what: usable.id.to_string(), verdict, evidence: Evidence { hosts, text } });
+            self.findings.push(Finding { variable: HCAS, what: usable.id.to_string(), verdict, evidence: Evidence { hosts, text } });
         }
     }
 }

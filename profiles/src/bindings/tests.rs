@@ -62,7 +62,7 @@ fn candidates(bindings: &Bindings, variable: &str) -> Vec<String> {
 }
 
 fn findings(bindings: &Bindings) -> Vec<String> {
-    let line = |Finding { what, verdict, evidence: Evidence { hosts, text } }: &Finding| {
+    let line = |Finding { what, verdict, evidence: Evidence { hosts, text }, .. }: &Finding| {
         let hosts = if hosts.is_empty() { String::new() } else { format!(" ({})", hosts.join(" ")) };
         format!("{what} {verdict}: {text}{hosts}")
     };
