@@ -133,7 +133,9 @@ fn a_slow_rail_shows() {
     let call = Item { iterations: 2, ..item(Collective::AllReduce, 512 << 10, asked) };
     let bound = |rail: &str| {
         let ends = ['a', 'b'].map(|end| Some(format!("=rxe_r{rail}{end}:1")));
-        let configs = (0..).zip(ends).map(|(rank, ib_hca)| (rank, NativeConfig { ib_hca, chunk_bytes: 64 << 10, ..config(rank) }));
+        let configs = (0..)
+            .zip(ends)
+            .map(|(rank, ib_hca)| (rank, NativeConfig { ib_hca, chunk_bytes: 64 << 10, ..config(rank) }));
         time(configs.map(|(rank, config)| engine(rank, 2, config)).collect(), &call)
     };
     let (fast, slow, both) = (bound("1"), bound("2"), time(engines(2), &call));

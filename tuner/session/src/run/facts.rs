@@ -14,7 +14,7 @@ use gdrtune_tuner::{
     bench::BenchInfo,
     space::{Built, Facts, LeftOut, NcclFacts, Space, SpaceError, Transport},
 };
-use gdrtune_wire::{EngineReport, Inventory, NetworkUse};
+use gdrtune_wire::{EngineReport, HcaPort, Inventory, NetworkUse};
 use sha2::{Digest, Sha256};
 
 use super::RunConfig;
@@ -32,8 +32,7 @@ pub(crate) const NCCL_CHANNELS: u16 = 32;
 
 /// Variables that a site sets for a reason which a measurement does not show: `NCCL_NVLS_ENABLE=0` is set where
 /// multicast takes a whole host's GPUs down, and a list of HCAs keeps jobs off those for storage.
-const SITE_FORCES: [&str; 5] =
-    ["NCCL_NVLS_ENABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_IB_DISABLE", HCAS];
+const SITE_FORCES: [&str; 5] = ["NCCL_NVLS_ENABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_IB_DISABLE", HCAS];
 
 /// Variables of which NCCL takes the environment's word over any tuner's (NCCL `src/graph/tuning.cc`).
 const SITE_LIMITS: [&str; 2] = ["NCCL_ALGO", "NCCL_PROTO"];
@@ -112,7 +111,12 @@ fn set_by_site(inventories: &[Inventory], names: &[&str]) -> BTreeMap<String, St
     inventories.iter().flat_map(of_node).collect()
 }
 
-/// What a probe of NCCL says about the space.
+/// Whether every node has an active port of an HCA, so that it matters how ranks are connected.
+pub(super) fn have_hcas(inventories: &[Inventory]) -> bool {
+    inventories.iter().all(|node| node.hca_ports.iter().any(HcaPort::is_active))
+}
+
+/// What a probe of the engine says about the space.
 pub(crate) fn nccl(probe: &Probe, nodes: u32) -> NcclFacts {
     let report = &probe.report;
     NcclFacts {
@@ -129,7 +133,8 @@ pub(crate) fn nccl(probe: &Probe, nodes: u32) -> NcclFacts {
 
 fn transport(network: &NetworkUse) -> Transport {
     let is = |kind: &str| !network.paths.is_empty() && network.paths.iter().all(|path| path.contains(kind));
-    match (is("NET/Socket"), is("NET/IB")) {
+    // The last is the native engine's.
+    match (is("NET/Socket"), is("NET/IB") || is("verbs/")) {
         (true, _) => Transport::Socket,
         (_, true) => Transport::Verbs,
         // A network plugin of a vendor, or a mixture: knobs of the built-in transports may mean nothing there.
