@@ -108,6 +108,8 @@ impl<'a, 'b> ClusterVenue<'a, 'b> {
         let hosts = self.present_hosts();
         let ceilings = told.unwrap_or_else(|| config.ceilings.among(&hosts));
         if !ceilings.links.is_empty() {
+            let text = format!("HCAs are held against what a probe measured on {} ways", ceilings.links.len());
+            recorder.log(Level::Info, "", text);
             recorder.record(Event::Ceilings(ceilings.clone()));
         } else if !config.ceilings.links.is_empty() {
             recorder.log(Level::Warn, "", "what was probed is not used: it is of other nodes");
