@@ -4,6 +4,7 @@
 //! serves many checks. Where there is no QEMU, it is skipped loudly.
 #![expect(clippy::unwrap_used, reason = "what fails is a failed test")]
 
+mod cluster;
 #[path = "../common/mod.rs"]
 mod common;
 mod guest;
@@ -27,4 +28,10 @@ fn the_executable_does_not_need_libibverbs() {
 #[test]
 fn verbs_over_software_rdma() {
     guest::run("verbs_over_software_rdma", "run.sh", "timeout 150 ./tests verbs:: native::");
+}
+
+/// Two machines that are joined by two rails, with gdrtune on both.
+#[test]
+fn clusters_over_software_rdma() {
+    guest::run("clusters_over_software_rdma", "run2.sh", cluster::SCRIPT);
 }
