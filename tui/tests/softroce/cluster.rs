@@ -60,7 +60,7 @@ fn the_fast_rail_is_found_and_shipped() {
     fs::write(folder.path().join("space.toml"), space).unwrap();
     // Far slower than the emulation itself: half of 32 KiB takes 256 ms.
     shell("tc qdisc replace dev eth1 root tbf rate 512kbit burst 8k latency 1s");
-    let tune = ["tune", "--headless", "--sizes", "32K", "--space", "space.toml", "--budget", "20s", "--out", "out"];
+    let tune = ["tune", "--headless", "--sizes", "32K", "--space", "space.toml", "--budget", "45s", "--out", "out"];
     let tuned = patient(&tune, folder.path()).output().unwrap();
     shell("tc qdisc del dev eth1 root");
     let log = common::stderr(&tuned);
