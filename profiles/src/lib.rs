@@ -13,6 +13,7 @@
 //! | [`profile`] | the profile file, format 1: reading with places and nearest names, checking, writing |
 //! | [`grammar`] | what receives our texts: `NCCL_ALGO`, `NCCL_IB_HCA`, interfaces, nccl.conf, env file, shell, tuner CSV; and what tells of machines: `nvidia-smi topo -m`, NCCL's topology files |
 //! | [`topology`] | GPUs and HCAs of a machine, and how far they are from each other |
+//! | [`bindings`] | candidates for the variables that bind a job to HCAs and interfaces, from how nodes are wired and what a probe measured |
 //! | [`diff`] | what differs between two profiles: settings by variable, choices by range |
 //! | [`emit`] | profile to shell snippet, env file, nccl.conf, tuner CSV, JSON; each read back first |
 //! | [`install`] | what an installation consists of: its files' names and texts, its manifest |
@@ -20,6 +21,7 @@
 //! | [`workload`], [`space`], [`setting`] | what a job calls how often; what is searched; `NAME=VALUE` texts. With presets |
 //! | [`diagnostic`], [`nearest`], [`source`] | findings with file and line; the nearest known name; errors of our TOML files |
 
+pub mod bindings;
 pub mod diagnostic;
 pub mod diff;
 pub mod emit;

@@ -21,6 +21,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::{
+    bindings,
     knob::Knob,
     setting::{self, SpaceSettings, Values},
     source::{self, Preset, Source, TextError},
@@ -28,8 +29,8 @@ use crate::{
     workload::Text,
 };
 
-/// The interface list, whose values are those of the cluster where none are named.
-const INTERFACES: &str = "NCCL_SOCKET_IFNAME";
+/// Lists of devices, whose values are those of the cluster where none are named.
+const DEVICES: [&str; 2] = [bindings::INTERFACES, bindings::HCAS];
 /// Seconds of a run where neither the file nor the command line says.
 const BUDGET_S: f64 = 300.0;
 /// Longest budget in seconds, as on the command line.
@@ -227,7 +228,7 @@ fn knob(source: Source<'_>, fields: &KnobFields) -> Result<SelectedKnob, TextErr
 
 fn values(source: Source<'_>, fields: &KnobFields, knob: &Knob) -> Result<Vec<String>, TextError> {
     let Some(listed) = &fields.values else {
-        if knob.candidates.is_empty() && knob.name != INTERFACES {
+        if knob.candidates.is_empty() && !DEVICES.contains(&knob.name) {
             let cause = format!("write the values of {}: nothing is known about which are worth a try", knob.name);
             return Err(source.wrong(&fields.name, cause));
         }

@@ -48,7 +48,7 @@ fn errors_name_place_cause_and_the_nearest_name() {
         ),
         (knob("name = \"NCCL_BUFFSIZE\"\nvalues = [1048576, \"2M\"]"), "s.toml:3:20: NCCL_BUFFSIZE: "),
         (knob("name = \"NCCL_BUFFSIZE\"\nvalues = []"), "s.toml:3:10: no value: leave the knob out"),
-        (knob("name = \"NCCL_IB_HCA\""), "s.toml:2:8: write the values of NCCL_IB_HCA"),
+        (knob("name = \"NCCL_IB_TC\""), "s.toml:2:8: write the values of NCCL_IB_TC"),
         (knob("name = \"NCCL_ALGO\"\nvalues = [\"ring\"]"), "s.toml:2:8: NCCL_ALGO cannot be searched"),
         (knob("name = \"NCCL_BUFFSIZE\"\nwhen = \"NCCL_BUFFSIZE\""), "s.toml:3:8: NCCL_BUFFSIZE depends on itself"),
         (knob("name = \"NCCL_BUFFSIZE\"\nwhen = \"NCCL_CROSS_NICK=1\""), "did you mean NCCL_CROSS_NIC?"),

@@ -1,7 +1,7 @@
 //! The devices of one machine and how far they are from each other, whoever told: an agent, `nvidia-smi topo -m`, or an
 //! NCCL topology file. It judges nothing.
 
-use std::{cmp::Ordering, fmt, iter::Peekable, str::Chars};
+use std::{cmp::Ordering, fmt, iter::Peekable, net::IpAddr, str::Chars};
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,8 @@ pub struct Machine {
     pub to_hcas: Vec<Vec<Option<PcieDistance>>>,
     /// From each GPU to each GPU; a GPU has no way to itself. Empty where nobody told of NVLinks.
     pub gpu_paths: Vec<Vec<Option<GpuPath>>>,
+    /// Network interfaces that are up and have an address, in kernel order; empty where the source does not tell of them.
+    pub interfaces: Vec<Interface>,
     /// What one has to know of the source to read the matrix right.
     pub notes: Vec<String>,
 }
@@ -50,6 +52,8 @@ pub struct Hca {
     pub link: PcieLink,
     /// Its ports by number.
     pub ports: Vec<Port>,
+    /// Names of its network devices.
+    pub nets: Vec<String>,
 }
 
 /// A port of an HCA.
@@ -63,6 +67,44 @@ pub struct Port {
     pub link_layer: String,
     /// Such as `400 Gb/s`.
     pub rate: String,
+}
+
+/// A network interface that is up.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Interface {
+    /// Kernel name.
+    pub name: String,
+    /// Whether it is the loopback.
+    pub is_loopback: bool,
+    /// Its addresses.
+    pub addresses: Vec<Address>,
+}
+
+/// An address of an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Address {
+    /// The address.
+    pub ip: IpAddr,
+    /// Bits of it that name the network, where the source tells.
+    pub prefix: Option<u8>,
+}
+
+impl Address {
+    /// The network that it is in, as its first address and its bits; `None` where that is not known.
+    pub fn network(&self) -> Option<(IpAddr, u8)> {
+        let prefix = self.prefix?;
+        let host_bits = |bits: u8| bits.checked_sub(prefix).map(u32::from);
+        let first = match self.ip {
+            // A shift by the whole width leaves no bit that names the network.
+            IpAddr::V4(ip) => {
+                IpAddr::V4((u32::MAX.checked_shl(host_bits(32)?).unwrap_or_default() & u32::from(ip)).into())
+            }
+            IpAddr::V6(ip) => {
+                IpAddr::V6((u128::MAX.checked_shl(host_bits(128)?).unwrap_or_default() & u128::from(ip)).into())
+            }
+        };
+        Some((first, prefix))
+    }
 }
 
 impl Port {
@@ -232,6 +274,25 @@ mod tests {
         assert_eq!((idle.is_narrow(), idle.is_slow()), (false, true));
         assert_eq!(PcieLink { current: None, most: lanes(8_000, 4) }.to_string(), "? of 8 GT/s x4");
         assert_eq!((rate(400_000), rate(2_500), rate(100)), ("400 Gb/s".into(), "2.5 Gb/s".into(), "100 Mb/s".into()));
+    }
+
+    #[test]
+    fn addresses_know_their_network_where_the_prefix_is_known() {
+        let network = |ip: &str, prefix| {
+            let address = Address { ip: ip.parse().unwrap(), prefix };
+            address.network().map(|(first, bits)| format!("{first}/{bits}"))
+        };
+        for (ip, prefix, expected) in [
+            ("10.1.2.3", Some(24), Some("10.1.2.0/24")),
+            ("10.1.2.3", Some(32), Some("10.1.2.3/32")),
+            ("10.1.2.3", Some(0), Some("0.0.0.0/0")),
+            ("10.1.2.3", Some(33), None),
+            ("10.1.2.3", None, None),
+            ("fd00:0:0:1::2", Some(64), Some("fd00:0:0:1::/64")),
+            ("fd00::2", Some(0), Some("::/0")),
+        ] {
+            assert_eq!(network(ip, prefix).as_deref(), expected, "{ip} {prefix:?}");
+        }
     }
 
     #[test]

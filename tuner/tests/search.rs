@@ -1,6 +1,7 @@
 //! The search over benches whose truth is known.
 
 mod common;
+mod hcas;
 
 use std::collections::BTreeSet;
 

@@ -2,6 +2,8 @@
 //! space files existed.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod devices;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
@@ -19,7 +21,7 @@ fn facts(engine: Engine, nodes: u32, ranks: u32, interfaces: &[&str], nccl: Nccl
         engine,
         nodes,
         ranks,
-        interfaces: interfaces.iter().map(ToString::to_string).collect(),
+        bindings: devices::interfaces(interfaces),
         collectives: vec![Collective::AllReduce, Collective::AllGather, Collective::AllToAll],
         max_channels: if engine == Engine::Native { 8 } else { 32 },
         selection: SpaceFile::preset(SpaceFile::STANDARD).unwrap().selection,

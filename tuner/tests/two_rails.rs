@@ -1,6 +1,8 @@
 //! The search on what four hosts with a 4 Gbit/s and a 500 Mbit/s rail answered (native engine, medians of a real run):
 //! three sizes far apart, choices that differ by up to ten times, and an environment that is three times faster.
 
+mod devices;
+
 use std::collections::BTreeSet;
 
 use gdrtune_profiles::{
@@ -110,7 +112,7 @@ fn space() -> Space {
         engine: Engine::Native,
         nodes: 4,
         ranks: 4,
-        interfaces: vec!["railA".into(), "railB".into()],
+        bindings: devices::interfaces(&["railA", "railB"]),
         collectives: vec![Collective::AllReduce],
         max_channels: 8,
         selection: SpaceFile::preset(SpaceFile::STANDARD).expect("a preset").selection,

@@ -183,6 +183,8 @@ pub struct Interface {
     pub name: String,
     /// Addresses in text form, IPv4 first.
     pub addresses: Vec<std::net::IpAddr>,
+    /// Bits of each address that name its network, in the order of the addresses.
+    pub prefixes: Vec<u8>,
     /// Whether it is the loopback.
     pub loopback: bool,
     /// MTU in bytes.

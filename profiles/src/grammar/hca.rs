@@ -6,7 +6,7 @@
 use std::fmt;
 
 /// NCCL `src/transport/net_ib/common.h`, `MAX_IB_DEVS`: further items are dropped without a word.
-const MOST_ITEMS: usize = 32;
+pub const MOST_ITEMS: usize = 32;
 /// NCCL `src/include/utils.h`, `netIf.prefix`, less its NUL.
 const LONGEST_NAME: usize = 63;
 
@@ -95,6 +95,14 @@ impl HcaList {
             is_named && item.port.is_none_or(|wanted| wanted == port)
         });
         is_listed != self.is_excluding
+    }
+
+    /// The first name of a list without `=` that looks like a whole name: as a prefix it means others as well.
+    pub fn trap(&self) -> Option<&str> {
+        /// Drivers, whose names begin those of all their HCAs: such a prefix is meant as one.
+        const DRIVERS: &[&str] = &["mlx4", "mlx5"];
+        let is_whole = |name: &&str| name.ends_with(|c: char| c.is_ascii_digit()) && !DRIVERS.contains(name);
+        self.items.iter().map(|item| item.name.as_str()).find(is_whole).filter(|_| !self.is_exact)
     }
 
     /// Whether a part is used that NCCL reads since 2.30 only.

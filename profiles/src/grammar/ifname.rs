@@ -63,11 +63,24 @@ impl InterfaceList {
         Ok(Self { is_excluding, is_exact, names })
     }
 
+    /// The first name of a list without `=` that looks like a whole name: as a prefix it means others as well.
+    pub fn trap(&self) -> Option<&str> {
+        let is_whole = |name: &&str| name.ends_with(|c: char| c.is_ascii_digit());
+        self.names.iter().map(String::as_str).find(is_whole).filter(|_| !self.is_exact)
+    }
+
     /// Whether the interface `name` may be used.
     pub fn matches(&self, name: &str) -> bool {
         let is_listed = self.names.iter().any(|n| if self.is_exact { name == n } else { name.starts_with(n.as_str()) });
         is_listed != self.is_excluding
     }
+}
+
+/// Whether this is the loopback, or what containers and virtual machines make for themselves: it leads to no other node.
+pub fn is_local(name: &str) -> bool {
+    /// Docker's, libvirt's and Kubernetes' names (CNI bridge, Flannel, Calico), and Podman's.
+    const PREFIXES: &[&str] = &["docker", "virbr", "veth", "cni", "flannel", "cali", "podman"];
+    name == "lo" || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn parse_name(position: usize, name: &str) -> Result<String, InterfaceError> {

@@ -244,7 +244,7 @@ impl Tree<'_, '_> {
     }
 
     fn hca(&self, name: String, seat: &Seat, ports: Vec<Port>) -> Hca {
-        Hca { name, address: self.address(seat), numa: self.numa(seat), link: self.link(seat), ports }
+        Hca { name, address: self.address(seat), numa: self.numa(seat), link: self.link(seat), ports, nets: Vec::new() }
     }
 
     fn machine(&self, gpus: &[FoundGpu], nets: Vec<(Hca, Seat)>) -> Machine {
@@ -261,6 +261,7 @@ impl Tree<'_, '_> {
             gpus: gpus.iter().map(|found| found.gpu.clone()).collect(),
             hcas: nets.into_iter().map(|(hca, _)| hca).collect(),
             to_hcas,
+            interfaces: Vec::new(),
             notes: notes.iter().filter(|(is_so, _)| *is_so).map(|(_, note)| (*note).to_owned()).collect(),
         }
     }

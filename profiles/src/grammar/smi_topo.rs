@@ -236,6 +236,7 @@ impl Table<'_> {
             gpu_paths: gpus.iter().map(to_gpus).collect(),
             gpus: gpus.iter().map(|gpu| Gpu { numa: self.numa.get(gpu).copied(), ..Gpu::default() }).collect(),
             hcas: hcas.iter().map(|hca| Hca { name: name(*hca).clone(), ..Hca::default() }).collect(),
+            interfaces: Vec::new(),
             notes: Vec::new(),
         };
         (machine, self.odd)

@@ -266,7 +266,7 @@ pub fn check_device_users(hosts: &[Host], slots: &[u32], inventories: &[Inventor
 /// Numbers of the GPUs that `ranks` workers of a node take, by the rules of the worker: `GDRTUNE_GPU` is a list of CUDA
 /// devices that local ranks share in turn, else each takes the one of its own number, and `CUDA_VISIBLE_DEVICES` says which
 /// GPUs those are. `None` where it could be any.
-fn gpus_of_run(site: &Environment, ranks: u32) -> Option<BTreeSet<u32>> {
+pub(crate) fn gpus_of_run(site: &Environment, ranks: u32) -> Option<BTreeSet<u32>> {
     let set = |name: &str| site.get(name).filter(|value| !value.is_empty());
     let numbers = |list: &str| list.split(',').map(|part| part.trim().parse().ok()).collect::<Option<Vec<u32>>>();
     let devices = match set("GDRTUNE_GPU") {

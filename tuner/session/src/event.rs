@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use gdrtune_profiles::{
+    bindings::ceilings::Ceilings,
     profile::{Profile, Speedup},
     vocab::{Choice, Engine, Environment, Point},
 };
@@ -200,6 +201,8 @@ pub enum Event {
         /// Nodes, folded, and their variables.
         environments: Vec<(String, Environment)>,
     },
+    /// What a probe measured of HCAs. Which of them are searched follows from it, so a resume must be told the same.
+    Ceilings(Ceilings),
     /// What the engine is, said once it was asked.
     Probed(EngineFacts),
     /// What the library itself predicts for a point, in processes with nothing set; combinations that are not here are

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gdrtune_profiles::{
+    bindings::Bindings,
     space::Selection,
     vocab::{Choice, Collective, Engine, Environment, Point},
 };
@@ -55,7 +56,7 @@ pub fn choices(
         engine: info.engine,
         nodes: info.nodes,
         ranks: info.ranks,
-        interfaces: Vec::new(),
+        bindings: Bindings::default(),
         collectives: points.iter().map(|p| p.collective).collect::<BTreeSet<_>>().into_iter().collect(),
         max_channels,
         // Every choice, and no setting.

@@ -7,7 +7,10 @@ use gdrtune_profiles::{
     vocab::{Choice, Engine},
 };
 
-use super::{Constraints, Dimension, Facts, Space, SpaceError, bindings, dimension, native, nccl};
+use super::{Constraints, Dimension, Facts, Space, SpaceError, dimension, native, nccl};
+
+/// Why no devices are offered.
+const UNKNOWN_DEVICES: &str = "which devices the nodes have is not known";
 
 /// A space, and what is not in it although it was to be searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,7 +127,7 @@ impl Built {
         let Some(knob) = knob::knob(&selected.name).filter(|knob| knob.engines.include(facts.engine)) else { return };
         let name = nccl::name_for(knob.name, facts.nccl.version);
         let unmet = match facts.engine {
-            Engine::Native => native::unmet(facts, selected),
+            Engine::Native => None,
             _ => nccl::unmet(facts, &facts.nccl, selected),
         };
         let offered = unmet.map_or_else(|| values(facts, knob, selected), Err);
@@ -166,7 +169,18 @@ impl Built {
         let is_there = |settings: &&Vec<Values>| settings.iter().all(|values| self.space.has(&values.name));
         let mut forbidden: Vec<Vec<Values>> = facts.selection.forbidden.iter().filter(is_there).cloned().collect();
         forbidden.extend(self.conflicts(facts));
+        forbidden.extend(self.idle_bindings(facts));
         self.space.constraints = Constraints { conditions, forbidden };
+    }
+
+    /// Settings that are the same as others with the devices that they bind; what the user pinned is the user's business.
+    fn idle_bindings<'f>(&self, facts: &'f Facts) -> impl Iterator<Item = Vec<Values>> + use<'f> {
+        let names: Vec<String> = self.space.dimensions.iter().map(|dimension| dimension.name.clone()).collect();
+        let is_open = move |settings: &&Vec<Values>| {
+            settings.iter().all(|values| names.contains(&values.name))
+                && !settings.iter().all(|values| facts.pins.contains_key(&values.name))
+        };
+        facts.bindings.forbidden.iter().filter(is_open).cloned()
     }
 
     /// Pairs of knobs that the catalogue says must not be set together; what the user pinned is the user's business.
@@ -186,12 +200,28 @@ impl Built {
 
 /// What is tried of a knob beside leaving it alone.
 fn values(facts: &Facts, knob: &Knob, selected: &SelectedKnob) -> Result<Vec<String>, String> {
-    let listed = match (selected.values.as_slice(), knob.kind) {
-        ([], Kind::Interfaces) => bindings(&facts.interfaces),
-        ([], _) => knob.candidates.iter().map(ToString::to_string).collect(),
-        (listed, _) => listed.to_vec(),
+    let listed = match selected.values.as_slice() {
+        [] => knob.candidates.iter().map(ToString::to_string).collect(),
+        listed => listed.to_vec(),
     };
+    let listed = bindable(facts, knob, listed)?;
     if facts.engine == Engine::Nccl { nccl::useful_values(facts, knob.name, listed) } else { Ok(listed) }
+}
+
+/// Of a knob that binds a job to devices what changes something there: of one whose values are devices all candidates where
+/// none are named, else those that are named.
+fn bindable(facts: &Facts, knob: &Knob, listed: Vec<String>) -> Result<Vec<String>, String> {
+    let names_devices = matches!(knob.kind, Kind::Interfaces | Kind::Hcas);
+    let useful = match facts.bindings.offer(knob.name) {
+        None if names_devices && listed.is_empty() => return Err(UNKNOWN_DEVICES.to_owned()),
+        None => return Ok(listed),
+        Some(offer) if names_devices && listed.is_empty() => offer.values(),
+        // Devices that are no candidates are the user's business.
+        Some(offer) if names_devices || !offer.candidates.is_empty() => offer.useful(&listed),
+        Some(_) => Vec::new(),
+    };
+    let why_none = || facts.bindings.offer(knob.name).map(|offer| offer.why_none.clone()).unwrap_or_default();
+    if useful.is_empty() { Err(why_none()) } else { Ok(useful) }
 }
 
 /// Channel counts that are to be tried and are more than may be.

@@ -13,6 +13,7 @@ mod pin;
 use std::collections::{BTreeMap, BTreeSet};
 
 use gdrtune_profiles::{
+    bindings::Bindings,
     setting::Values,
     space::Selection,
     vocab::{Choice, Collective, Engine, Environment},
@@ -27,12 +28,6 @@ pub use self::{
 
 /// Vectors up to this many are looked at one by one to count environments.
 const MOST_COUNTED: usize = 1_000;
-
-/// Why no interfaces are offered.
-const ONE_INTERFACE: &str = "there are no two interfaces that every node has";
-
-/// Interface pairs are tried up to this many interfaces (10 pairs); above, single ones only.
-const MOST_PAIRED: usize = 5;
 
 /// One process-level knob and its values.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,8 +59,8 @@ pub struct Facts {
     pub nodes: u32,
     /// Ranks over all nodes.
     pub ranks: u32,
-    /// Names of the interfaces that every node has, loopback aside.
-    pub interfaces: Vec<String>,
+    /// What a job can be bound to there.
+    pub bindings: Bindings,
     /// Collectives of the workload.
     pub collectives: Vec<Collective>,
     /// Most channels that a choice may have.
@@ -157,33 +152,49 @@ fn dimension(name: &str, values: impl IntoIterator<Item = String>) -> Dimension 
     Dimension { name: name.to_owned(), values: std::iter::once(None).chain(values.into_iter().map(Some)).collect() }
 }
 
-/// Each interface alone, by exact name; pairs where a pair is not all there is.
-fn bindings(interfaces: &[String]) -> Vec<String> {
-    let mut bindings: Vec<String> = interfaces.iter().map(|name| format!("={name}")).collect();
-    if (3..=MOST_PAIRED).contains(&interfaces.len()) {
-        for (index, first) in interfaces.iter().enumerate() {
-            bindings.extend(interfaces[index + 1..].iter().map(|second| format!("={first},{second}")));
-        }
-    }
-    bindings
-}
-
 #[cfg(test)]
 mod tests {
     use gdrtune_profiles::{
+        bindings::{Node, ceilings::Ceilings},
         space::SpaceFile,
-        vocab::{Algorithm, Protocol},
+        topology::{Address, Gpu, Hca, Interface, Machine, Port},
+        vocab::{Algorithm, PcieDistance, Protocol},
     };
     use proptest::prelude::*;
 
     use super::*;
+
+    /// Two nodes with these interfaces, a GPU, and HCAs `mlx5_N`, of which the first is at the GPU's switch, and the others across
+    /// sockets.
+    pub(super) fn bindings(interfaces: &[&str], hcas: usize) -> Bindings {
+        let port = Port { number: 1, state: "ACTIVE".into(), link_layer: "InfiniBand".into(), rate: "400 Gb/s".into() };
+        let hca = |at| Hca { name: format!("mlx5_{at}"), ports: vec![port.clone()], ..Hca::default() };
+        let distance = |at| Some(if at == 0 { PcieDistance::Pix } else { PcieDistance::Sys });
+        let machine = |host: u8| {
+            let interface = |(at, name): (usize, &&str)| Interface {
+                name: (*name).to_owned(),
+                is_loopback: false,
+                addresses: vec![Address { ip: [10, 0, at as u8, host].into(), prefix: Some(24) }],
+            };
+            Machine {
+                gpus: vec![Gpu::default()],
+                hcas: (0..hcas).map(hca).collect(),
+                to_hcas: vec![(0..hcas).map(distance).collect()],
+                interfaces: interfaces.iter().enumerate().map(interface).collect(),
+                ..Machine::default()
+            }
+        };
+        let machines = [machine(1), machine(2)];
+        let nodes = [Node::whole("n1", &machines[0]), Node::whole("n2", &machines[1])];
+        Bindings::of(&nodes, &Ceilings::default())
+    }
 
     fn facts(interfaces: &[&str]) -> Facts {
         Facts {
             engine: Engine::Native,
             nodes: 4,
             ranks: 4,
-            interfaces: interfaces.iter().map(ToString::to_string).collect(),
+            bindings: bindings(interfaces, 0),
             collectives: Collective::ALL.to_vec(),
             max_channels: 4,
             selection: SpaceFile::preset(SpaceFile::STANDARD).unwrap().selection,

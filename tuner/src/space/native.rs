@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gdrtune_profiles::{
-    space::SelectedKnob,
-    vocab::{Algorithm, Choice, Collective, Protocol},
-};
+use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, Protocol};
 
 use super::Facts;
 
@@ -35,10 +32,4 @@ fn algorithms(collective: Collective) -> &'static [Algorithm] {
         Collective::AllGather | Collective::ReduceScatter => &[Algorithm::Ring],
         Collective::AllToAll | Collective::SendRecv => &[],
     }
-}
-
-/// Why there is nothing to choose of a knob here.
-pub(super) fn unmet(facts: &Facts, selected: &SelectedKnob) -> Option<String> {
-    let chooses = selected.name != "NCCL_SOCKET_IFNAME" || !selected.values.is_empty() || 1 < facts.interfaces.len();
-    (!chooses).then(|| super::ONE_INTERFACE.to_owned())
 }

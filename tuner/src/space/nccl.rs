@@ -140,9 +140,6 @@ pub(super) fn unmet(facts: &Facts, nccl: &NcclFacts, selected: &SelectedKnob) ->
     if let Some(need) = Need::of(name).filter(|need| !need.is_met(facts, nccl)) {
         return Some(need.unmet(nccl));
     }
-    if name == "NCCL_SOCKET_IFNAME" && selected.values.is_empty() && facts.interfaces.len() < 2 {
-        return Some(super::ONE_INTERFACE.to_owned());
-    }
     if name == CEILING && nccl.allowed.is_empty() {
         return Some("it is for choices, and NCCL takes none here".to_owned());
     }
@@ -218,7 +215,7 @@ fn ceilings(facts: &Facts, nccl: &NcclFacts) -> Vec<u16> {
 
 #[cfg(test)]
 mod tests {
-    use gdrtune_profiles::{space::SpaceFile, vocab::Environment};
+    use gdrtune_profiles::{bindings::Bindings, space::SpaceFile, vocab::Environment};
 
     use super::*;
     use crate::space::{LeftOut, Space};
@@ -231,7 +228,7 @@ mod tests {
             engine: Engine::Nccl,
             nodes,
             ranks,
-            interfaces: vec!["eth0".into(), "eth1".into()],
+            bindings: crate::space::tests::bindings(&["eth0", "eth1"], 0),
             collectives: vec![Collective::AllReduce, Collective::AllGather],
             max_channels: 16,
             selection: SpaceFile::preset(SpaceFile::STANDARD).unwrap().selection,
@@ -300,6 +297,65 @@ mod tests {
         let mut sends = facts(4, 4, sockets());
         sends.collectives.push(Collective::AllToAll);
         assert!(names(&Space::build(&sends).unwrap().space).contains(&"NCCL_P2P_NET_CHUNKSIZE"));
+    }
+
+    #[test]
+    fn hcas_and_what_depends_on_them_are_those_of_the_nodes() {
+        let verbs = |hcas| {
+            let bindings = crate::space::tests::bindings(&["eth0"], hcas);
+            Facts { bindings, ..facts(2, 2, NcclFacts { transport: Transport::Verbs, ..sockets() }) }
+        };
+        let values = |facts: &Facts, name: &str| {
+            let built = Space::build(facts).unwrap();
+            let dimension = built.space.dimensions.iter().find(|dimension| dimension.name == name);
+            let why = || built.left_out.iter().find(|left| left.what == name).map_or("-", |left| &left.why);
+            dimension.map_or_else(
+                || why().to_owned(),
+                |found| found.values.iter().map(|value| value.as_deref().unwrap_or("-")).collect::<Vec<_>>().join(" "),
+            )
+        };
+        let three = verbs(3);
+        assert_eq!(values(&three, "NCCL_IB_HCA"), "- =mlx5_0:1 =mlx5_1:1 =mlx5_2:1");
+        assert_eq!(values(&three, "NCCL_CROSS_NIC"), "- 0 1");
+        assert_eq!(values(&three, "NCCL_NET_GDR_LEVEL"), "- SYS", "PHB reaches no HCA more than NCCL's own level");
+        let one = verbs(1);
+        assert_eq!(values(&one, "NCCL_IB_HCA"), "the nodes have no other HCAs than NCCL takes by itself");
+        assert_eq!(values(&one, "NCCL_CROSS_NIC"), "there is one rail, or none");
+        assert_eq!(values(&one, "NCCL_NET_GDR_LEVEL"), "no level changes anything here");
+        let none = Facts { bindings: Bindings::default(), ..verbs(0) };
+        assert_eq!(values(&none, "NCCL_IB_HCA"), "which devices the nodes have is not known");
+        assert_eq!(values(&none, "NCCL_NET_GDR_LEVEL"), "- PHB SYS", "nothing is known against them");
+        // The user's own list stays, whatever is known of the nodes.
+        let mut own = verbs(3);
+        let file = "[[knob]]\nname = \"NCCL_IB_HCA\"\nvalues = [\"=mlx5_7:1\", \"=mlx5_1:1\"]";
+        own.selection = SpaceFile::parse(file, "f").unwrap().selection;
+        assert_eq!(values(&own, "NCCL_IB_HCA"), "- =mlx5_7:1 =mlx5_1:1");
+        let pinned = Facts { pins: [("NCCL_IB_HCA".to_owned(), "mlx5".to_owned())].into(), ..verbs(3) };
+        assert_eq!(values(&pinned, "NCCL_IB_HCA"), "mlx5");
+        let forced = Facts { forced: ["NCCL_IB_HCA".to_owned()].into(), ..verbs(3) };
+        assert_eq!(values(&forced, "NCCL_IB_HCA"), "-");
+    }
+
+    #[test]
+    fn what_does_nothing_with_a_list_is_not_tried_with_it() {
+        let bindings = crate::space::tests::bindings(&["eth0"], 3);
+        let wanted = Facts { bindings, ..facts(2, 2, NcclFacts { transport: Transport::Verbs, ..sockets() }) };
+        let canonical = |facts: &Facts, settings: &[(&str, &str)]| {
+            let space = Space::build(facts).unwrap().space;
+            let environment = settings.iter().fold(Environment::new(), |env, (name, value)| env.with(*name, *value));
+            space.canonical(&space.indices(&environment).unwrap()).is_some()
+        };
+        for (settings, is_tried) in [
+            (&[("NCCL_IB_HCA", "=mlx5_0:1"), ("NCCL_CROSS_NIC", "1")][..], false),
+            (&[("NCCL_CROSS_NIC", "1")], true),
+            (&[("NCCL_IB_HCA", "=mlx5_0:1"), ("NCCL_NET_GDR_LEVEL", "SYS")], false),
+            (&[("NCCL_IB_HCA", "=mlx5_1:1"), ("NCCL_NET_GDR_LEVEL", "SYS")], true),
+        ] {
+            assert_eq!(canonical(&wanted, settings), is_tried, "{settings:?}");
+        }
+        let pins = [("NCCL_IB_HCA", "=mlx5_0:1"), ("NCCL_CROSS_NIC", "1")];
+        let pinned = Facts { pins: pins.map(|(k, v)| (k.to_owned(), v.to_owned())).into(), ..wanted };
+        assert!(Space::build(&pinned).is_ok(), "what the user pinned is the user's business");
     }
 
     #[test]

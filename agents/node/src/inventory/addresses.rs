@@ -48,7 +48,10 @@ unsafe fn add(links: &mut Vec<Link>, entry: &libc::ifaddrs) {
         links.len() - 1
     });
     // SAFETY: the entry's address is null or valid.
-    links[at].addresses.extend(unsafe { address(entry.ifa_addr) });
+    let Some(own) = (unsafe { address(entry.ifa_addr) }).filter(|ip| !is_link_local(ip)) else { return };
+    // SAFETY: the entry's netmask is null or valid, and of the same family.
+    let mask = unsafe { address(entry.ifa_netmask) };
+    links[at].addresses.push((own, prefix(own, mask)));
 }
 
 /// # Safety
@@ -65,9 +68,23 @@ unsafe fn address(address: *const libc::sockaddr) -> Option<IpAddr> {
         libc::AF_INET6 => {
             // SAFETY: the family says that it is a `sockaddr_in6`; no alignment is assumed.
             let v6 = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
-            let v6 = Ipv6Addr::from(v6.sin6_addr.s6_addr);
-            (!v6.is_unicast_link_local()).then_some(IpAddr::V6(v6))
+            Some(IpAddr::V6(Ipv6Addr::from(v6.sin6_addr.s6_addr)))
         }
         _ => None,
     }
+}
+
+fn is_link_local(ip: &IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local())
+}
+
+/// Bits of a netmask; those of the whole address where there is none.
+fn prefix(ip: IpAddr, mask: Option<IpAddr>) -> u8 {
+    let ones = match (ip, mask) {
+        (IpAddr::V4(_), Some(IpAddr::V4(mask))) => u32::from(mask).leading_ones(),
+        (IpAddr::V6(_), Some(IpAddr::V6(mask))) => u128::from(mask).leading_ones(),
+        (IpAddr::V4(_), _) => u32::BITS,
+        (IpAddr::V6(_), _) => u128::BITS,
+    };
+    ones as u8
 }

@@ -48,7 +48,8 @@ const ENV_NAMES: [&str; 2] = ["CUDA_VISIBLE_DEVICES", DEVICE_ORDER];
 struct Link {
     name: String,
     loopback: bool,
-    addresses: Vec<IpAddr>,
+    /// With the bits that name the network.
+    addresses: Vec<(IpAddr, u8)>,
 }
 
 /// What no file says.
@@ -215,8 +216,9 @@ impl<'r> Reader<'r> {
         let speed_mbps = self.speed(&link.name);
         let mut addresses = link.addresses;
         // Stable, so each family keeps the kernel's order.
-        addresses.sort_by_key(IpAddr::is_ipv6);
-        Interface { name: link.name, addresses, loopback: link.loopback, mtu, speed_mbps }
+        addresses.sort_by_key(|(ip, _)| ip.is_ipv6());
+        let (addresses, prefixes) = addresses.into_iter().unzip();
+        Interface { name: link.name, addresses, prefixes, loopback: link.loopback, mtu, speed_mbps }
     }
 }
 

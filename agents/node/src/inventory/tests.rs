@@ -12,8 +12,13 @@ fn recorded(files: &[(&str, &str)]) -> tempfile::TempDir {
     root
 }
 
+/// Of addresses such as `10.0.0.1` and `10.0.0.1/24`.
 pub(super) fn link(name: &str, addresses: &[&str]) -> Link {
-    let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+    let address = |text: &&str| {
+        let (ip, prefix) = text.split_once('/').unwrap_or((text, "32"));
+        (ip.parse().unwrap(), prefix.parse().unwrap())
+    };
+    let addresses = addresses.iter().map(address).collect();
     Link { name: name.to_owned(), loopback: name == "lo", addresses }
 }
 
@@ -56,7 +61,7 @@ fn a_recorded_tree_reads_like_a_machine() {
         ("etc/nccl.conf", "NCCL_NET=IB\n"),
     ]);
     let links =
-        vec![link("lo", &["127.0.0.1", "::1"]), link("ib0", &["fd00::1", "10.0.0.1"]), link("veth", &["10.1.0.1"])];
+        vec![link("lo", &["127.0.0.1", "::1"]), link("ib0", &["fd00::1/64", "10.0.0.1/16"]), link("veth", &["10.1.0.1"])];
     let inventory = assemble(root.path(), live(links));
     assert_eq!(inventory.unreadable, Vec::<String>::new());
     assert_eq!((inventory.hostname.as_str(), inventory.boot_id.as_str()), ("node01", "5c8f"));
@@ -67,6 +72,7 @@ fn a_recorded_tree_reads_like_a_machine() {
     assert_eq!(rows, [("lo", true, 65536, None), ("ib0", false, 4092, Some(400_000)), ("veth", false, 1500, None)]);
     let ib0: Vec<String> = inventory.interfaces[1].addresses.iter().map(ToString::to_string).collect();
     assert_eq!(ib0, ["10.0.0.1", "fd00::1"], "IPv4 first");
+    assert_eq!(inventory.interfaces[1].prefixes, [16, 64], "in the order of the addresses");
     assert_eq!((inventory.cpu_model.as_str(), inventory.driver.as_str()), ("Some CPU @ 2 GHz", "550.54.15"));
     assert_eq!(inventory.gpus, ["NVIDIA H200", "NVIDIA H200"]);
     let ports: Vec<_> =
@@ -112,7 +118,7 @@ fn this_machine_has_a_loopback_a_name_and_a_cpu() {
     assert!(!inventory.hostname.is_empty() && !inventory.boot_id.is_empty());
     assert!(inventory.cpus >= 1 && inventory.memory_bytes > 1 << 20, "{inventory:?}");
     let loopback = inventory.interfaces.iter().find(|interface| interface.loopback).unwrap();
-    assert_eq!(loopback.addresses[0].to_string(), "127.0.0.1");
+    assert_eq!((loopback.addresses[0].to_string().as_str(), loopback.prefixes[0]), ("127.0.0.1", 8));
     assert!(loopback.mtu > 1000);
 }
 

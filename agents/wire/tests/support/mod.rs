@@ -189,8 +189,11 @@ fn address() -> impl Strategy<Value = IpAddr> {
 }
 
 fn interface() -> impl Strategy<Value = Interface> {
-    (text(), vec(address(), 0..4), any::<bool>(), any::<u32>(), option::of(any::<u32>())).prop_map(
-        |(name, addresses, loopback, mtu, speed_mbps)| Interface { name, addresses, loopback, mtu, speed_mbps },
+    (text(), vec((address(), any::<u8>()), 0..4), any::<bool>(), any::<u32>(), option::of(any::<u32>())).prop_map(
+        |(name, addresses, loopback, mtu, speed_mbps)| {
+            let (addresses, prefixes) = addresses.into_iter().unzip();
+            Interface { name, addresses, prefixes, loopback, mtu, speed_mbps }
+        },
     )
 }
 

@@ -1,7 +1,10 @@
 //! Rules about HCAs, interfaces, distances, and transports that are switched off.
 
 use super::{Check, Options, Rule, Setting, Wrong};
-use crate::grammar::{hca::HcaList, ifname::InterfaceList};
+use crate::grammar::{
+    hca::HcaList,
+    ifname::{self, InterfaceList},
+};
 
 pub(super) const RULES: &[Rule] = &[
     Rule::warning(
@@ -124,20 +127,9 @@ fn hcas(setting: &Setting) -> Option<Result<HcaList, String>> {
     (!value.contains(['"', '\'', '$'])).then(|| HcaList::parse(value).map_err(|error| error.to_string()))
 }
 
-/// Drivers, whose names begin those of all their HCAs: such a prefix is meant as one.
-const DRIVERS: &[&str] = &["mlx4", "mlx5"];
-
-fn ends_in_digit(name: &str) -> bool {
-    name.ends_with(|c: char| c.is_ascii_digit())
-}
-
 fn hca_prefix(setting: &Setting, is_excluding: bool) -> Option<Wrong> {
-    let list = hcas(setting)?.ok()?;
-    let names = list.items.iter().map(|item| &item.name);
-    let name = names.into_iter().find(|name| ends_in_digit(name) && !DRIVERS.contains(&name.as_str()))?;
-    if list.is_exact || list.is_excluding != is_excluding {
-        return None;
-    }
+    let list = hcas(setting)?.ok().filter(|list| list.is_excluding == is_excluding)?;
+    let name = list.trap()?;
     let verb = if is_excluding { "excludes" } else { "means" };
     let message = format!("{name} without `=` also {verb} every HCA whose name begins so");
     Some((message, format!("write NCCL_IB_HCA={}", HcaList { is_exact: true, ..list.clone() })))
@@ -164,10 +156,7 @@ fn interfaces(setting: &Setting) -> Option<Result<InterfaceList, String>> {
 
 fn interface_prefix(setting: &Setting, is_excluding: bool) -> Option<Wrong> {
     let list = interfaces(setting)?.ok()?;
-    let name = list.names.iter().find(|name| ends_in_digit(name))?;
-    if list.is_exact || list.is_excluding != is_excluding {
-        return None;
-    }
+    let name = list.trap().filter(|_| list.is_excluding == is_excluding)?;
     let verb = if is_excluding { "excludes" } else { "means" };
     let message = format!("{name} without `=` also {verb} every interface whose name begins so");
     Some((message, format!("write {}={}", setting.name, InterfaceList { is_exact: true, ..list.clone() })))
@@ -179,11 +168,8 @@ fn interface_list(setting: &Setting, _: &Options<'_>) -> Option<Wrong> {
 }
 
 fn interface_local(setting: &Setting, _: &Options<'_>) -> Option<Wrong> {
-    const LOCAL: &[&str] = &["lo", "docker", "virbr", "veth", "cni"];
     let list = interfaces(setting)?.ok().filter(|list| !list.is_excluding)?;
-    let is_local =
-        |name: &String| LOCAL.iter().any(|local| name.starts_with(local) && (*local != "lo" || name == "lo"));
-    let name = list.names.iter().find(|name| is_local(name))?;
+    let name = list.names.iter().find(|name| ifname::is_local(name))?;
     Some((
         format!("other nodes are not reached through {name}"),
         "name the interface that connects the nodes".to_owned(),

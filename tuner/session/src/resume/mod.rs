@@ -10,6 +10,7 @@ mod retrace;
 
 use std::collections::VecDeque;
 
+use gdrtune_profiles::bindings::ceilings::Ceilings;
 use gdrtune_tuner::bench::{BenchError, Outcome, Sample, Timing};
 
 pub(crate) use self::retrace::{Told, is_decision};
@@ -78,6 +79,8 @@ pub struct Measured {
     pub standing: Vec<Granted>,
     /// Hosts of the run that were left out.
     pub left_out: Vec<LeftOut>,
+    /// What a probe measured between these nodes.
+    pub ceilings: Option<Ceilings>,
     /// Where the numbers of these nodes' events begin.
     pub first: Numbers,
     /// The numbers that come after all that is in the store.
@@ -192,6 +195,7 @@ impl Measured {
                     clock.0 = *clock_s;
                 }
                 Event::Finishing { question } => measured.finish_at = Some(*question),
+                Event::Ceilings(ceilings) => measured.ceilings = Some(ceilings.clone()),
                 other => measured.granted.extend(Granted::of(other)),
             }
         }

@@ -101,6 +101,7 @@ pub(crate) const fn is_decision(event: &Event) -> bool {
         | Event::EnvironmentStarted { .. }
         | Event::EnvironmentScored { .. }
         | Event::Site { .. }
+        | Event::Ceilings(_)
         | Event::Probed(_)
         | Event::Predicted { .. }
         | Event::Script { .. }

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use gdrtune_profiles::{profile::Profile, vocab::Engine};
+use gdrtune_profiles::{bindings::ceilings::Ceilings, profile::Profile, vocab::Engine};
 use gdrtune_tuner::{
     bench::{Bench, BenchInfo},
     observe::{Directive, Observer},
@@ -116,9 +116,10 @@ impl<'a> Course<'a> {
         let begun = (earlier.first, earlier.finish_at);
         let mut observer = RunObserver::new(self.recorder, self.controls, begun, wishes);
         let results = if self.config.shapes.is_empty() {
+            let told = earlier.ceilings;
             let Wishes { budget_s, max_trials, .. } = observer.wishes;
             let config = RunConfig { budget_s, max_trials, ..self.config.clone() };
-            let tuned = self.tune(config, venue, &mut ledger, &mut observer, true)?;
+            let tuned = self.tune(config, (venue, told), &mut ledger, &mut observer, true)?;
             Results { is_cut: tuned.unverified.is_some(), tuned: vec![tuned], ..Results::default() }
         } else {
             self.tune_shapes(venue, &mut ledger, &mut observer)?
@@ -146,7 +147,7 @@ impl<'a> Course<'a> {
             }
             venue.reshape(slots);
             let config = self.begin_shape(index, trials_used, &observer.wishes, &ledger.over(venue.bench()));
-            match self.tune(config, venue, ledger, observer, results.tuned.is_empty()) {
+            match self.tune(config, (venue, None), ledger, observer, results.tuned.is_empty()) {
                 // What was verified is not mixed with what was not.
                 Ok(tuned) if tuned.unverified.is_some() && !results.tuned.is_empty() => {
                     results.untuned.push((shape, "the run was ended before it was verified".to_owned()));
@@ -189,6 +190,8 @@ impl<'a> Course<'a> {
         self.recorder.record(Event::Shape { index: index as u32, of: of as u32, nodes, ranks });
         let shapes_left = of - index;
         let mut config = self.config.clone();
+        // No setting is searched, so that it does not matter what was probed.
+        config.ceilings = Ceilings::default();
         config.budget_s = wishes.budget_s.map(|total| share(total, bench.now_s(), shapes_left));
         let trials_left = wishes.max_trials.map(|trials| trials.saturating_sub(trials_used));
         config.max_trials = trials_left.map(|trials| (trials / shapes_left as u64).max(1));
@@ -197,17 +200,17 @@ impl<'a> Course<'a> {
         config
     }
 
-    /// Searches and verifies one shape; `is_first` where none has a result yet.
+    /// Searches and verifies one shape, where a probe had measured what is told; `is_first` where none has a result yet.
     fn tune(
         &self,
         config: RunConfig,
-        venue: &mut dyn Venue,
+        (venue, told): (&mut dyn Venue, Option<Ceilings>),
         ledger: &mut Ledger<'_>,
         observer: &mut RunObserver<'_>,
         is_first: bool,
     ) -> Result<Tuned<'a>, RunError> {
         // What the engine says of itself is asked again by a resume: nothing of it may be skipped.
-        let survey = venue.survey(&config, self.recorder, &self.controls.cancel().with_own_skips())?;
+        let survey = venue.survey(&config, told, self.recorder, &self.controls.cancel().with_own_skips())?;
         let total_s = observer.wishes.budget_s;
         let run = Run { config, total_s, recorder: self.recorder, controls: self.controls, survey };
         let bench = &mut ledger.over(venue.bench());

@@ -6,12 +6,15 @@ use std::{
 };
 
 use gdrtune_fleet::hosts::Host;
-use gdrtune_profiles::vocab::{Choice, Engine, Environment};
+use gdrtune_profiles::{
+    bindings::{Bindings, HCAS},
+    vocab::{Choice, Engine, Environment},
+};
 use gdrtune_tuner::{
     bench::BenchInfo,
     space::{Built, Facts, LeftOut, NcclFacts, Space, SpaceError, Transport},
 };
-use gdrtune_wire::{EngineReport, Interface, Inventory, NetworkUse};
+use gdrtune_wire::{EngineReport, Inventory, NetworkUse};
 use sha2::{Digest, Sha256};
 
 use super::RunConfig;
@@ -28,8 +31,9 @@ pub(crate) const NATIVE_CHANNELS: u16 = 8;
 pub(crate) const NCCL_CHANNELS: u16 = 32;
 
 /// Variables that a site sets for a reason which a measurement does not show: `NCCL_NVLS_ENABLE=0` is set where
-/// multicast takes a whole host's GPUs down.
-const SITE_FORCES: [&str; 4] = ["NCCL_NVLS_ENABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_IB_DISABLE"];
+/// multicast takes a whole host's GPUs down, and a list of HCAs keeps jobs off those for storage.
+const SITE_FORCES: [&str; 5] =
+    ["NCCL_NVLS_ENABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_IB_DISABLE", HCAS];
 
 /// Variables of which NCCL takes the environment's word over any tuner's (NCCL `src/graph/tuning.cc`).
 const SITE_LIMITS: [&str; 2] = ["NCCL_ALGO", "NCCL_PROTO"];
@@ -38,7 +42,7 @@ const SITE_LIMITS: [&str; 2] = ["NCCL_ALGO", "NCCL_PROTO"];
 pub(super) fn space(
     config: &RunConfig,
     info: &BenchInfo,
-    inventories: &[Inventory],
+    bindings: Bindings,
     forced: BTreeSet<String>,
     nccl: NcclFacts,
 ) -> Result<Built, SpaceError> {
@@ -50,7 +54,7 @@ pub(super) fn space(
         engine: info.engine,
         nodes: info.nodes,
         ranks: info.ranks,
-        interfaces: common_interfaces(inventories),
+        bindings,
         collectives: config.points.iter().map(|p| p.collective).collect::<BTreeSet<_>>().into_iter().collect(),
         max_channels: most,
         selection: config.space.selection.clone(),
@@ -161,18 +165,6 @@ pub(super) fn all_choices(space: &Space) -> Vec<Choice> {
     choices
 }
 
-/// Interfaces that every node has under the same name, in the first node's order. One node has no network to choose.
-fn common_interfaces(inventories: &[Inventory]) -> Vec<String> {
-    let [first, others @ ..] = inventories else { return Vec::new() };
-    if others.is_empty() {
-        return Vec::new();
-    }
-    let usable = |i: &&Interface| !i.loopback && i.addresses.iter().any(std::net::IpAddr::is_ipv4);
-    let has = |node: &Inventory, name: &str| node.interfaces.iter().filter(usable).any(|i| i.name == name);
-    let names = first.interfaces.iter().filter(usable).map(|i| &i.name);
-    names.filter(|name| others.iter().all(|node| has(node, name))).cloned().collect()
-}
-
 /// Which hosts are one machine, if any are.
 pub(super) fn emulated(cluster: &ClusterRequest, inventories: &[Inventory]) -> Option<String> {
     if cluster.emulate_nodes {
@@ -260,17 +252,6 @@ pub(super) fn place(cluster: &ClusterRequest, inventories: &[Inventory], emulate
 mod tests {
     use super::*;
 
-    fn node(interfaces: &[(&str, &str)]) -> Inventory {
-        let interface = |&(name, address): &(&str, &str)| Interface {
-            name: name.to_owned(),
-            addresses: vec![address.parse().unwrap()],
-            loopback: name == "lo",
-            mtu: 1500,
-            speed_mbps: None,
-        };
-        Inventory { interfaces: interfaces.iter().map(interface).collect(), ..Inventory::default() }
-    }
-
     #[test]
     fn what_is_left_out_is_said_once_for_each_reason() {
         let left_out = [("A", "no verbs"), ("B", "too old"), ("C", "no verbs")];
@@ -284,13 +265,5 @@ mod tests {
         let nodes = [Inventory::default(), Inventory { hostname: "n2".into(), site_env, ..Inventory::default() }];
         let one = |name: &str| BTreeMap::from([(name.to_owned(), "n2".to_owned())]);
         assert_eq!((forced(&nodes), limiting(&nodes)), (one("NCCL_NVLS_ENABLE"), one("NCCL_PROTO")));
-    }
-
-    #[test]
-    fn only_interfaces_that_every_node_has_are_offered() {
-        let a = node(&[("lo", "127.0.0.1"), ("railB", "10.2.0.1"), ("railA", "10.1.0.1"), ("mgmt", "fe80::1")]);
-        let b = node(&[("lo", "127.0.0.1"), ("railA", "10.1.0.2"), ("railB", "10.2.0.2"), ("eth9", "10.9.0.2")]);
-        assert_eq!(common_interfaces(&[a.clone(), b]), ["railB", "railA"]);
-        assert!(common_interfaces(&[a]).is_empty(), "one node has no network to choose");
     }
 }

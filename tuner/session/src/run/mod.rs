@@ -18,6 +18,7 @@ mod write;
 use std::{cell::RefCell, path::PathBuf};
 
 use gdrtune_profiles::{
+    bindings::ceilings::Ceilings,
     setting::SpaceSettings,
     space::SpaceFile,
     vocab::{Engine, Point},
@@ -75,6 +76,8 @@ pub struct RunConfig {
     pub space: SpaceFile,
     /// What is fixed, left out and added.
     pub settings: SpaceSettings,
+    /// What a probe measured of HCAs before; those that are no use are not searched.
+    pub ceilings: Ceilings,
     /// Time for the whole run in seconds.
     pub budget_s: Option<f64>,
     /// Measurements of the search at most.

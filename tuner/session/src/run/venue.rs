@@ -5,7 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use gdrtune_profiles::vocab::{Choice, Engine};
+use gdrtune_profiles::{
+    bindings::{Bindings, HCAS, ceilings::Ceilings},
+    vocab::{Choice, Engine},
+};
 use gdrtune_tuner::{
     bench::{Bench, BenchError, BenchInfo, Cancel},
     race::Predictions,
@@ -20,6 +23,7 @@ use crate::{
     offline::{Offline, OfflineRequest},
     open::{ClusterRequest, Present},
     recorder::Recorder,
+    topology::bindings,
 };
 
 /// Where a run takes place.
@@ -33,8 +37,14 @@ pub(super) trait Venue {
     /// What the user calls a layout.
     fn shape_of(&self, slots: &[u32]) -> Shape;
 
-    /// Looks at what is there in the present shape, before the search.
-    fn survey(&mut self, config: &RunConfig, recorder: &Recorder, cancel: &Cancel) -> Result<Survey, RunError>;
+    /// Looks at what is there in the present shape, before the search; `told` is what a probe had measured by the run's store.
+    fn survey(
+        &mut self,
+        config: &RunConfig,
+        told: Option<Ceilings>,
+        recorder: &Recorder,
+        cancel: &Cancel,
+    ) -> Result<Survey, RunError>;
 
     /// Which nodes are emulated, if any are.
     fn emulated(&self) -> Option<String>;
@@ -67,6 +77,8 @@ pub(super) struct Survey {
     pub(super) fingerprint: String,
     /// How the collectives are called.
     pub(super) calls: CallMode,
+    /// What jobs can be bound to.
+    pub(super) bindings: Bindings,
 }
 
 /// Connected hosts.
@@ -91,11 +103,51 @@ impl<'a, 'b> ClusterVenue<'a, 'b> {
         self.inventories.get(..self.present.slots.len()).unwrap_or(self.inventories)
     }
 
+    /// What a probe measured between the present hosts, which is an event: the space follows from it.
+    fn ceilings(&self, config: &RunConfig, told: Option<Ceilings>, recorder: &Recorder) -> Ceilings {
+        let hosts = self.present_hosts();
+        let ceilings = told.unwrap_or_else(|| config.ceilings.among(&hosts));
+        if !ceilings.links.is_empty() {
+            recorder.record(Event::Ceilings(ceilings.clone()));
+        } else if !config.ceilings.links.is_empty() {
+            recorder.log(Level::Warn, "", "what was probed is not used: it is of other nodes");
+        }
+        ceilings
+    }
+
+    fn present_hosts(&self) -> Vec<&str> {
+        self.present.hosts.iter().map(|host| host.name.as_str()).collect()
+    }
+
+    fn bindings(&self, ceilings: &Ceilings) -> Bindings {
+        bindings::of_run(&self.present_hosts(), &self.present.slots, self.present_inventories(), ceilings)
+    }
+
+    /// Says what is searched of the devices that jobs can be bound to, and which are odd; and where a list of HCAs that the user
+    /// or the site gives means others than it names.
+    fn tell_bindings(&self, config: &RunConfig, bindings: &Bindings, space: &Space, recorder: &Recorder) {
+        let is_searched = |variable: &str| {
+            space.dimensions.iter().any(|dimension| dimension.name == variable && dimension.values.len() > 1)
+        };
+        for offer in bindings.offers.iter().filter(|offer| is_searched(offer.variable)) {
+            let lines = bindings::finding_lines(bindings, offer.variable);
+            let lines = lines.into_iter().chain(bindings::candidate_lines(offer));
+            lines.for_each(|line| recorder.log(Level::Info, "", line));
+        }
+        let hosts = self.present_hosts();
+        let inventories = self.present_inventories();
+        let of_site = inventories.iter().filter_map(|inventory| inventory.site_env.get(HCAS));
+        let given: BTreeSet<&str> = config.settings.pins.get(HCAS).into_iter().chain(of_site).collect();
+        let odd = given.into_iter().filter_map(|value| bindings::odd_list(value, &hosts, inventories));
+        odd.for_each(|line| recorder.log(Level::Warn, "", line));
+    }
+
     fn space(
         &self,
         config: &RunConfig,
         info: &BenchInfo,
         probe: Option<&Probe>,
+        bindings: &Bindings,
         recorder: &Recorder,
     ) -> Result<Space, RunError> {
         let inventories = self.present_inventories();
@@ -109,11 +161,12 @@ impl<'a, 'b> ClusterVenue<'a, 'b> {
             recorder.log(Level::Warn, &host, text);
         }
         let forced: BTreeSet<String> = forced.into_keys().collect();
-        let built = facts::space(config, info, inventories, forced, nccl);
+        let built = facts::space(config, info, bindings.clone(), forced, nccl);
         let Built { space, left_out } = built.map_err(|error| RunError::Usage(error.to_string()))?;
         for line in facts::left_out_lines(&left_out) {
             recorder.log(Level::Info, "", line);
         }
+        self.tell_bindings(config, bindings, &space, recorder);
         Ok(space)
     }
 }
@@ -138,13 +191,20 @@ impl Venue for ClusterVenue<'_, '_> {
         Shape { nodes: slots.len() as u32, ranks_per_node: first }
     }
 
-    fn survey(&mut self, config: &RunConfig, recorder: &Recorder, cancel: &Cancel) -> Result<Survey, RunError> {
+    fn survey(
+        &mut self,
+        config: &RunConfig,
+        told: Option<Ceilings>,
+        recorder: &Recorder,
+        cancel: &Cancel,
+    ) -> Result<Survey, RunError> {
         let environments = facts::site_environments(&self.present.hosts, self.present_inventories());
         recorder.record(Event::Site { environments });
         let is_nccl = self.present.engine == Engine::Nccl;
         let probe = if is_nccl { Some(probe(config, self.bench, recorder, cancel)?) } else { None };
         let info = self.bench.info();
-        let space = self.space(config, &info, probe.as_ref(), recorder)?;
+        let bindings = self.bindings(&self.ceilings(config, told, recorder));
+        let space = self.space(config, &info, probe.as_ref(), &bindings, recorder)?;
         let report = probe.as_ref().map(|probe| &probe.report);
         Ok(Survey {
             info,
@@ -155,6 +215,7 @@ impl Venue for ClusterVenue<'_, '_> {
             nccl: report.and_then(|report| report.version.clone()),
             fingerprint: facts::fingerprint(&self.present, self.present_inventories(), report),
             calls: self.present.calls,
+            bindings,
         })
     }
 
@@ -234,7 +295,13 @@ impl Venue for OfflineVenue<'_> {
         Shape { nodes, ranks_per_node: ranks / nodes.max(1) }
     }
 
-    fn survey(&mut self, config: &RunConfig, recorder: &Recorder, _cancel: &Cancel) -> Result<Survey, RunError> {
+    fn survey(
+        &mut self,
+        config: &RunConfig,
+        _told: Option<Ceilings>,
+        recorder: &Recorder,
+        _cancel: &Cancel,
+    ) -> Result<Survey, RunError> {
         for note in &self.offline.notes {
             recorder.log(Level::Info, "", note);
         }
@@ -253,6 +320,7 @@ impl Venue for OfflineVenue<'_> {
             nccl: None,
             fingerprint: self.request.fingerprint(),
             calls: CallMode::default(),
+            bindings: Bindings::default(),
         })
     }
 

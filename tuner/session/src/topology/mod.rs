@@ -2,6 +2,7 @@
 //!
 //! Looks at nodes and measures nothing, so it takes no node's lock and does not mind other processes.
 
+pub mod bindings;
 mod compare;
 mod rails;
 #[cfg(test)]
@@ -10,10 +11,10 @@ mod warnings;
 
 use gdrtune_fleet::{FleetConfig, hosts::Host};
 use gdrtune_profiles::{
-    topology::{Gpu, Hca, Machine, Port, by_number},
+    topology::{Address, Gpu, Hca, Interface, Machine, Port, by_number},
     vocab::PcieDistance,
 };
-use gdrtune_wire::{HcaPort, Inventory};
+use gdrtune_wire::{self as wire, HcaPort, Inventory};
 use tokio::runtime::Handle;
 
 pub use self::{compare::Difference, rails::Rail};
@@ -53,7 +54,8 @@ pub fn machine(inventory: &Inventory) -> Machine {
     let hcas = order.iter().filter_map(|at| topology.hcas.get(*at)).map(|hca| {
         let ports = inventory.hca_ports.iter().filter(|port| port.hca == hca.name).map(port).collect();
         let place = &hca.place;
-        Hca { name: hca.name.clone(), address: place.address.clone(), numa: place.numa, link: place.link, ports }
+        let (address, nets) = (place.address.clone(), hca.nets.clone());
+        Hca { name: hca.name.clone(), address, numa: place.numa, link: place.link, ports, nets }
     });
     // The driver's models, where they are of the same GPUs.
     let is_one_list = inventory.gpus.len() == topology.gpus.len();
@@ -68,8 +70,15 @@ pub fn machine(inventory: &Inventory) -> Machine {
         hcas: hcas.collect(),
         to_hcas: topology.distances.iter().map(row).collect(),
         gpu_paths: topology.gpu_paths.clone(),
+        interfaces: inventory.interfaces.iter().map(interface).collect(),
         notes: unknown(inventory),
     }
+}
+
+fn interface(interface: &wire::Interface) -> Interface {
+    let prefixes = interface.prefixes.iter().copied().map(Some).chain(std::iter::repeat(None));
+    let addresses = interface.addresses.iter().zip(prefixes).map(|(ip, prefix)| Address { ip: *ip, prefix });
+    Interface { name: interface.name.clone(), is_loopback: interface.loopback, addresses: addresses.collect() }
 }
 
 fn port(port: &HcaPort) -> Port {
