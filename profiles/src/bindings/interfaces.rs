@@ -32,7 +32,12 @@ pub(super) fn interfaces(nodes: &[Node<'_>]) -> Option<(Offer, Vec<Finding>)> {
         match problem(nodes, name) {
             None => usable.push(name),
             Some(evidence) => {
-                findings.push(Finding { variable: INTERFACES, what: name.to_owned(), verdict: Verdict::Refused, evidence });
+                findings.push(Finding {
+                    variable: INTERFACES,
+                    what: name.to_owned(),
+                    verdict: Verdict::Refused,
+                    evidence,
+                });
             }
         }
     }

@@ -144,7 +144,12 @@ impl Ports {
             let verdict = if is_other { Verdict::Other } else { Verdict::Degraded };
             *(if is_other { &mut usable.is_other } else { &mut usable.is_degraded }) = true;
             let hosts = if is_everywhere { Vec::new() } else { hosts.into_iter().map(str::to_owned).collect() };
-            self.findings.push(Finding { variable: HCAS, what: usable.id.to_string(), verdict, evidence: Evidence { hosts, text } });
+            self.findings.push(Finding {
+                variable: HCAS,
+                what: usable.id.to_string(),
+                verdict,
+                evidence: Evidence { hosts, text },
+            });
         }
     }
 }

@@ -60,8 +60,11 @@ fn a_recorded_tree_reads_like_a_machine() {
         ("home/ann/.nccl.conf", "NCCL_DEBUG=WARN\n"),
         ("etc/nccl.conf", "NCCL_NET=IB\n"),
     ]);
-    let links =
-        vec![link("lo", &["127.0.0.1", "::1"]), link("ib0", &["fd00::1/64", "10.0.0.1/16"]), link("veth", &["10.1.0.1"])];
+    let links = vec![
+        link("lo", &["127.0.0.1", "::1"]),
+        link("ib0", &["fd00::1/64", "10.0.0.1/16"]),
+        link("veth", &["10.1.0.1"]),
+    ];
     let inventory = assemble(root.path(), live(links));
     assert_eq!(inventory.unreadable, Vec::<String>::new());
     assert_eq!((inventory.hostname.as_str(), inventory.boot_id.as_str()), ("node01", "5c8f"));

@@ -32,8 +32,7 @@ pub(crate) const NCCL_CHANNELS: u16 = 32;
 
 /// Variables that a site sets for a reason which a measurement does not show: `NCCL_NVLS_ENABLE=0` is set where
 /// multicast takes a whole host's GPUs down, and a list of HCAs keeps jobs off those for storage.
-const SITE_FORCES: [&str; 5] =
-    ["NCCL_NVLS_ENABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_IB_DISABLE", HCAS];
+const SITE_FORCES: [&str; 5] = ["NCCL_NVLS_ENABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_IB_DISABLE", HCAS];
 
 /// Variables of which NCCL takes the environment's word over any tuner's (NCCL `src/graph/tuning.cc`).
 const SITE_LIMITS: [&str; 2] = ["NCCL_ALGO", "NCCL_PROTO"];

@@ -53,7 +53,8 @@ fn only(inventory: &Inventory) -> Option<HcaList> {
 
 /// What the settings files of a node set a variable to: the first that does.
 fn by_conf(inventory: &Inventory, variable: &str) -> Option<String> {
-    let read = |file: &gdrtune_wire::ConfFile| nccl_conf::parse(&file.text, &file.path).0.get(variable).map(str::to_owned);
+    let read =
+        |file: &gdrtune_wire::ConfFile| nccl_conf::parse(&file.text, &file.path).0.get(variable).map(str::to_owned);
     inventory.nccl_confs.iter().find_map(read)
 }
 
@@ -92,7 +93,9 @@ pub(crate) fn odd_list(value: &str, hosts: &[&str], inventories: &[Inventory]) -
     let (host, ports) = by_host.into_iter().find(|(_, ports)| !ports.is_empty())?;
     let verb = if list.is_excluding { "excludes" } else { "means" };
     let ports = fold(&ports);
-    Some(format!("{HCAS}={value} also {verb} {ports} (on {host}), as names without `=` are prefixes: write {exact} if that is not meant"))
+    Some(format!(
+        "{HCAS}={value} also {verb} {ports} (on {host}), as names without `=` are prefixes: write {exact} if that is not meant"
+    ))
 }
 
 #[cfg(test)]
@@ -155,7 +158,10 @@ mod tests {
         assert_eq!(values(&both, HCAS)[0], "=mlx5_0:1,mlx5_1:1");
         assert_eq!(values(&both, INTERFACES), ["=eth0", "=eth1"]);
         assert_eq!(values(&both, GDR_LEVEL), ["LOC", "SYS"]);
-        assert_eq!(finding_lines(&both, HCAS), ["mlx5_10:1: storage or management?: is SYS at best from any GPU, others are PIX"]);
+        assert_eq!(
+            finding_lines(&both, HCAS),
+            ["mlx5_10:1: storage or management?: is SYS at best from any GPU, others are PIX"]
+        );
         let one = of(&nodes, 1);
         assert!(one.why(HCAS, "=mlx5_0:1").unwrap().starts_with("those that are PIX or PXB of a GPU that is used"));
         // Ranks that share GPUs have more numbers than there are GPUs.
