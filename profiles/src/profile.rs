@@ -118,6 +118,9 @@ pub struct EnvSetting {
     /// What the setting gained; absent where it was not measured alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speedup: Option<Speedup>,
+    /// What the value is on the nodes, such as which HCAs are in a list and why; empty where nothing is to be said.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
 }
 
 /// The choice for one collective and range of sizes.

@@ -42,6 +42,7 @@ fn profile() -> Profile {
         value: (*value).to_owned(),
         class: Class::System,
         speedup: None,
+        why: String::new(),
     };
     profile.env = HOSTILE.iter().enumerate().map(setting).collect();
     profile

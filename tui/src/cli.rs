@@ -306,6 +306,12 @@ pub(crate) struct TuneArgs {
     /// Do not measure pairs of nodes before the search, which names slow ones (with three hosts or more, in about a second)
     #[arg(long)]
     pub(crate) no_probe: bool,
+    /// Leave HCAs out that were measured to be no use: slower than half of the others' median, or failed
+    ///
+    /// The file is JSON: {"links": [{"node": "n1", "hca": "mlx5_0", "port": 1, "peer": "n2", "outcome": {"measured": {"gbs": 24.1}}}]},
+    /// or in the place of that {"failed": {"failure": "transfer", "why": "..."}}. What is of other hosts is not used.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["grid", "cluster", "shapes"])]
+    pub(crate) ceilings: Option<PathBuf>,
     /// What is measured in the place of hosts.
     #[command(flatten)]
     pub(crate) offline: OfflineArgs,

@@ -295,6 +295,7 @@ impl<W: Write + Send> Progress for PlainLines<W> {
             | Event::SlowNode { .. }
             | Event::WorkersStarted { .. }
             | Event::Site { .. }
+            | Event::Ceilings(_)
             | Event::Probed(_)
             | Event::Script { .. }
             | Event::ScriptEnded { .. }

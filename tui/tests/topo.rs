@@ -214,6 +214,70 @@ fn hcas_of_other_names_make_rails_by_position() {
     assert!(text.contains("  warning: no HCA has the same name on all nodes, so rails are by position"), "{text}");
 }
 
+/// Candidates of a variable that differ from leaving it unset.
+fn candidates(document: &Value, variable: &str) -> Vec<String> {
+    let offers = document["bindings"].as_array().unwrap();
+    let Some(offer) = offers.iter().find(|offer| offer["variable"] == variable) else { return vec!["unknown".into()] };
+    let tried = offer["candidates"].as_array().unwrap().iter().filter(|known| known["same_as_unset"] == false);
+    let values: Vec<String> = tried.map(|known| known["value"].as_str().unwrap().to_owned()).collect();
+    if values.is_empty() { vec![offer["why_none"].as_str().unwrap().to_owned()] } else { values }
+}
+
+/// Two machines of each kind as a cluster.
+#[test]
+fn lists_of_hcas_follow_the_wiring() {
+    const ALL: &str = "the nodes have no other HCAs than NCCL takes by itself";
+    let list =
+        |names: &[u32]| format!("={}", names.iter().map(|name| format!("mlx5_{name}:1")).collect::<Vec<_>>().join(","));
+    // The ports of the storage cards are up and far from all GPUs.
+    let dgx = vec![list(&[0, 1, 2, 3, 6, 7, 8, 9])];
+    let text = |texts: &[&str]| texts.iter().map(ToString::to_string).collect::<Vec<_>>();
+    for (machine, hcas, levels) in [
+        ("dgx-a100", dgx, &["LOC", "SYS"][..]),
+        ("hgx-h100", text(&[ALL]), &["LOC", "PHB", "SYS"]),
+        ("azure-nd-h100-v5", text(&[ALL]), &["PHB", "SYS"]),
+        ("aws-p5", text(&["no HCA is there and up on all nodes"]), &["unknown"]),
+        ("single-socket-pcie", text(&["=mlx5_0:1", "=mlx5_1:1"]), &["PHB"]),
+        ("gh200", text(&["=mlx5_0:1", "=mlx5_1:1"]), &["PHB"]),
+        ("cloud-vm-flat", text(&[ALL]), &["PHB"]),
+        ("desktop", text(&["no node has an HCA"]), &["unknown"]),
+    ] {
+        let home = trees(&[("a", &description(machine)), ("b", &description(machine))]);
+        let document = json(home.path(), &["--bindings", "--from", "a", "b"], 0);
+        assert_eq!(candidates(&document, "NCCL_IB_HCA"), hcas, "{machine}");
+        assert_eq!(candidates(&document, "NCCL_NET_GDR_LEVEL"), levels, "{machine}");
+        let rails = match machine {
+            "desktop" => "unknown",
+            "aws-p5" => "there is one rail, or none",
+            _ => "0 1",
+        };
+        assert_eq!(candidates(&document, "NCCL_CROSS_NIC").join(" "), rails, "{machine}");
+    }
+}
+
+#[test]
+fn bindings_are_told_with_what_speaks_against_hcas() {
+    let part = |text: &str| {
+        text.split("Candidates for ").skip(1).map(str::to_owned).collect::<Vec<_>>().join("Candidates for ")
+    };
+    let home = trees(&[("a", &description("dgx-a100")), ("b", &description("dgx-a100"))]);
+    let (text, _) = topo(home.path(), &["--bindings", "--from", "a", "b"], 0);
+    insta::assert_snapshot!("bindings_of_two_dgx", part(&text));
+    // One port is down, one lost lanes, and a node lacks one.
+    let usual = description("hgx-h100");
+    let line = |name: &str| usual.lines().find(|line| line.contains(&format!(" {name} "))).unwrap();
+    let (mlx5_2, mlx5_5) = (line("mlx5_2"), line("mlx5_5"));
+    let odd = usual
+        .replace(mlx5_2, &mlx5_2.replace("ACTIVE LinkUp", "DOWN Polling"))
+        .replace(mlx5_5, &mlx5_5.replacen("link=\"32.0 GT/s PCIe x16\"", "link=\"16.0 GT/s PCIe x8\"", 1));
+    let short = usual.lines().filter(|line| !line.contains(" mlx5_7 ")).collect::<Vec<_>>().join("\n");
+    let home = trees(&[("n1", &odd), ("n2", &usual), ("n3", &usual), ("n4", &short)]);
+    let (text, _) = topo(home.path(), &["--bindings", "--from", "n1", "n2", "n3", "n4"], 0);
+    insta::assert_snapshot!("bindings_where_nodes_differ", part(&text));
+    let (plain, _) = topo(home.path(), &["--from", "n1", "n2", "n3", "n4"], 0);
+    assert!(text.starts_with(&plain) && !plain.contains("Candidates"), "they are there where they are asked for");
+}
+
 /// An `nvidia-smi` of two GPUs with NVLinks between them. Another process writes it: a file that this one has open for writing
 /// cannot be run, and any test's fork keeps it open for a moment.
 fn fake_nvidia_smi(folder: &Path) {

@@ -32,7 +32,7 @@ fn with_rules(rule: Vec<Rule>) -> Profile {
 }
 
 fn setting(name: &str, value: &str) -> EnvSetting {
-    EnvSetting { name: name.into(), value: value.into(), class: Class::System, speedup: None }
+    EnvSetting { name: name.into(), value: value.into(), class: Class::System, speedup: None, why: String::new() }
 }
 
 fn lines(from: &Profile, to: &Profile) -> Vec<String> {

@@ -106,9 +106,10 @@ pub(super) fn labels(profile: &Profile) -> Vec<&'static str> {
 }
 
 fn planned(profile: &Profile, setting: &EnvSetting, rules_are_live: bool) -> Setting {
-    let EnvSetting { name, value, class, speedup } = setting;
+    let EnvSetting { name, value, class, speedup, why } = setting;
     let is_native_only = knob::knob(name).is_some_and(|knob| knob.engines == Engines::Native);
     let mut comments = vec![speedup.as_ref().map_or_else(|| "not measured alone".to_owned(), evidence)];
+    comments.extend((!why.is_empty()).then(|| why.clone()));
     if *class == Class::Debugging {
         let version = profile.cluster.nccl.as_deref().map(|version| format!(" after {version}")).unwrap_or_default();
         comments

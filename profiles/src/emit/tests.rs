@@ -16,7 +16,13 @@ fn native() -> Profile {
 
 fn with_value(value: &str) -> Profile {
     let mut profile = nccl();
-    profile.env = vec![EnvSetting { name: "NCCL_X".into(), value: value.into(), class: Class::System, speedup: None }];
+    profile.env = vec![EnvSetting {
+        name: "NCCL_X".into(),
+        value: value.into(),
+        class: Class::System,
+        speedup: None,
+        why: String::new(),
+    }];
     profile
 }
 

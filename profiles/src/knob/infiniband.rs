@@ -1,6 +1,6 @@
 //! Knobs of the verbs transport: which HCAs, and how they are driven.
 
-use super::{Kind, Knob};
+use super::{Engines, Kind, Knob};
 
 /// Service level and traffic class fields of an InfiniBand address handle and an IP header.
 const SERVICE_LEVEL: Kind = Kind::Int { min: 0, max: 15 };
@@ -37,6 +37,7 @@ pub(super) const KNOBS: &[Knob] = &[
         "GID index; leave unset since 2.21, it differs per HCA and node",
     ),
     Knob::system("NCCL_IB_HCA", Kind::Hcas, "HCAs: [^][=]hca[:port][,hca[:port]]; write = or names are prefixes")
+        .engines(Engines::Both)
         .conflicts(&["NCCL_IB_DISABLE"]),
     Knob::debugging("NCCL_IB_MERGE_NICS", Kind::Flag, "merge the ports of a dual-port NIC (default 1)")
         .since(2, 20)

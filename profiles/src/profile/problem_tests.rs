@@ -18,7 +18,8 @@ fn findings(change: impl FnOnce(&mut Profile)) -> Vec<String> {
 
 fn with_setting(name: &str, value: &str, class: Class) -> Vec<String> {
     findings(|profile| {
-        profile.env = vec![EnvSetting { name: name.into(), value: value.into(), class, speedup: None }];
+        profile.env =
+            vec![EnvSetting { name: name.into(), value: value.into(), class, speedup: None, why: String::new() }];
     })
 }
 
@@ -84,7 +85,13 @@ fn an_old_library_cannot_read_a_new_list() {
     let findings = findings(|profile| {
         profile.cluster.nccl = Some("2.23.4".into());
         let value = "allreduce:tree;allgather:ring".into();
-        profile.env = vec![EnvSetting { name: "NCCL_ALGO".into(), value, class: Class::Debugging, speedup: None }];
+        profile.env = vec![EnvSetting {
+            name: "NCCL_ALGO".into(),
+            value,
+            class: Class::Debugging,
+            speedup: None,
+            why: String::new(),
+        }];
     });
     assert_eq!(
         findings,
@@ -99,14 +106,20 @@ fn repeated_and_conflicting_settings_are_found() {
     let sockets = findings(|profile| {
         for name in ["NCCL_NSOCKS_PERTHREAD", "NCCL_SOCKET_NTHREADS"] {
             let value = "9".to_owned();
-            profile.env.push(EnvSetting { name: name.into(), value, class: Class::System, speedup: None });
+            profile.env.push(EnvSetting {
+                name: name.into(),
+                value,
+                class: Class::System,
+                speedup: None,
+                why: String::new(),
+            });
         }
     });
     assert_eq!(sockets, ["Warning: 9 threads of 9 sockets are more than NCCL's 64"]);
     let both = findings(|profile| {
         for (name, value) in [("NCCL_P2P_DISABLE", "1"), ("NCCL_P2P_LEVEL", "SYS")] {
             let (name, value) = (name.to_owned(), value.to_owned());
-            profile.env.push(EnvSetting { name, value, class: Class::Debugging, speedup: None });
+            profile.env.push(EnvSetting { name, value, class: Class::Debugging, speedup: None, why: String::new() });
         }
     });
     assert_eq!(both, ["Warning: NCCL_P2P_LEVEL and NCCL_P2P_DISABLE are both set: keep one of them"]);

@@ -23,8 +23,9 @@ fn speedup() -> impl Strategy<Value = Speedup> {
 fn setting() -> impl Strategy<Value = EnvSetting> {
     let value = "\\PC{0,12}|[\"'\\\\$`=#;,: ]{1,8}";
     let class = prop_oneof![Just(Class::System), Just(Class::Debugging)];
-    ("[A-Z_]{6,12}", value, class, proptest::option::of(speedup()))
-        .prop_map(|(name, value, class, speedup)| EnvSetting { name: format!("X_{name}"), value, class, speedup })
+    ("[A-Z_]{6,12}", value, class, proptest::option::of(speedup()), "\\PC{0,12}").prop_map(
+        |(name, value, class, speedup, why)| EnvSetting { name: format!("X_{name}"), value, class, speedup, why },
+    )
 }
 
 fn rule() -> impl Strategy<Value = Rule> {

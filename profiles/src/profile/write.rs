@@ -57,6 +57,9 @@ fn write_profile(out: &mut fmt::Formatter<'_>, profile: &Profile) -> fmt::Result
         if let Some(speedup) = &setting.speedup {
             write_speedup(out, speedup)?;
         }
+        if !setting.why.is_empty() {
+            writeln!(out, "why = {}", quoted(&setting.why))?;
+        }
     }
     rule.iter().try_for_each(|rule| write_rule(out, rule))
 }

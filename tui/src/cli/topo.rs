@@ -16,6 +16,12 @@ pub(crate) struct TopoArgs {
     /// /sys and /proc.
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "HostArgs")]
     pub(crate) from: Vec<PathBuf>,
+    /// Print what jobs can be bound to: lists of HCAs and interfaces that all nodes have, with why, and what is in none of them
+    ///
+    /// These are the candidates that `tune` searches, for all GPUs of the nodes; those that are the same as leaving the variable
+    /// unset are marked.
+    #[arg(long)]
+    pub(crate) bindings: bool,
     /// How it is printed
     #[arg(long, value_enum, default_value_t = TopoFormat::Text)]
     pub(crate) format: TopoFormat,

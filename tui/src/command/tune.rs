@@ -13,6 +13,7 @@ use std::{
 use anyhow::Context as _;
 use gdrtune_fleet::{LauncherKind, hosts::parse_list};
 use gdrtune_profiles::{
+    bindings::ceilings::Ceilings,
     profile::Profile,
     setting::SpaceSettings,
     size::parse_sizes,
@@ -105,7 +106,7 @@ pub(crate) fn demo(args: &DemoArgs, again: Option<Again>) -> Result<Exit, Failur
 }
 
 pub(crate) fn tune(args: &TuneArgs, again: Option<Again>) -> Result<Exit, Failure> {
-    let Plan { space, settings, goal, task } = plan(args, again.as_ref(), &super::announce)?;
+    let Plan { space, settings, ceilings, goal, task } = plan(args, again.as_ref(), &super::announce)?;
     let Task { target, shapes, points, budget_s, max_trials } = task;
     let out = claim(&args.out, existing(args), again.as_ref())?;
     let invocation = invocation(&inputs(args), &args.words, again.as_ref())?;
@@ -113,6 +114,7 @@ pub(crate) fn tune(args: &TuneArgs, again: Option<Again>) -> Result<Exit, Failur
         shapes,
         goal,
         settings,
+        ceilings,
         budget_s,
         max_trials,
         strategy: args.strategy,
@@ -152,6 +154,7 @@ pub(crate) fn check(args: &TuneArgs) -> Result<Option<String>, Failure> {
 struct Plan {
     space: SpaceFile,
     settings: SpaceSettings,
+    ceilings: Ceilings,
     goal: Goal,
     task: Task,
 }
@@ -175,7 +178,15 @@ fn plan(
         // It brings its own.
         space.name = request.name();
     }
-    Ok(Plan { space, settings, goal, task })
+    let ceilings = args.ceilings.as_deref().map(ceilings).transpose()?.unwrap_or_default();
+    Ok(Plan { space, settings, ceilings, goal, task })
+}
+
+/// What was measured of HCAs before.
+fn ceilings(path: &Path) -> Result<Ceilings, Failure> {
+    let name = path.display().to_string();
+    let text = fs::read_to_string(path).with_context(|| format!("read {name}")).map_err(Failure::usage)?;
+    serde_json::from_str(&text).map_err(|error| Failure::usage(anyhow::Error::from(error).context(name)))
 }
 
 const fn existing(args: &TuneArgs) -> Existing {
@@ -199,7 +210,8 @@ fn inputs(args: &TuneArgs) -> Vec<Input<'_>> {
     let preset = Cluster::PRESETS.iter().find(|preset| Some(preset.name) == cluster);
     let cluster = cluster.and_then(|given| file_of(given, Cluster::PRESETS));
     let HostArgs { hostfile, site, .. } = &args.hosts;
-    let files = [hostfile.as_deref(), site.as_deref(), args.offline.grid.as_deref(), workload, space, cluster];
+    let (grid, ceilings) = (args.offline.grid.as_deref(), args.ceilings.as_deref());
+    let files = [hostfile.as_deref(), site.as_deref(), grid, workload, space, cluster, ceilings];
     files.into_iter().flatten().map(Input::File).chain(preset.map(Input::Preset)).collect()
 }
 
@@ -284,6 +296,7 @@ fn base_config(
         points,
         goal: Goal::default(),
         settings: space.settings.clone(),
+        ceilings: Ceilings::default(),
         budget_s: Some(space.budget_s),
         space,
         max_trials: None,

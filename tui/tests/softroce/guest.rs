@@ -44,3 +44,9 @@ fn build(folder: &Path) -> Result<(), String> {
     let last = said.lines().last().unwrap_or("no message");
     if output.status.success() { Ok(()) } else { Err(format!("no guest for software RDMA: {last}")) }
 }
+
+/// Runs a script, in the guest.
+pub(crate) fn shell(script: &str) {
+    let status = Command::new("bash").args(["-ec", script]).status().unwrap();
+    assert!(status.success(), "{script}");
+}

@@ -7,6 +7,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod guest;
+mod native;
+#[path = "../../../agents/node/tests/support/ranks.rs"]
+mod ranks;
 mod verbs;
 
 use std::process::Command;
@@ -23,5 +26,5 @@ fn the_executable_does_not_need_libibverbs() {
 /// One machine with both ends of two rails.
 #[test]
 fn verbs_over_software_rdma() {
-    guest::run("verbs_over_software_rdma", "run.sh", "timeout 150 ./tests verbs::");
+    guest::run("verbs_over_software_rdma", "run.sh", "timeout 150 ./tests verbs:: native::");
 }

@@ -197,6 +197,7 @@ fn profile(info: &BenchInfo, candidate: &Candidate) -> Profile {
         value: value.to_owned(),
         class: knob::knob(name).map_or(Class::Debugging, |knob| knob.class),
         speedup: None,
+        why: String::new(),
     };
     let rule = |rule: &CandidateRule| Rule {
         collective: rule.collective,

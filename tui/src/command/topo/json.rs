@@ -1,21 +1,38 @@
 //! A survey as one JSON document, for programs.
 
+use gdrtune_profiles::bindings::{Bindings, Candidate, Finding, Offer};
 use gdrtune_profiles::topology::{Gpu, GpuPath, Hca, Lanes, PcieLink, Port};
 use gdrtune_profiles::vocab::PcieDistance;
 use gdrtune_session::topology::{Difference, Group, Rail, Survey};
 use serde_json::{Value, json};
 
 /// The document; `failed` are hosts that could not be looked at, and why. Distances and ways are words as `nvidia-smi topo -m` prints
-/// them, `null` where they are not known.
-pub(super) fn document(survey: &Survey, failed: &[(String, String)]) -> Value {
+/// them, `null` where they are not known. What jobs can be bound to is there where it was asked for.
+pub(super) fn document(survey: &Survey, bindings: Option<&Bindings>, failed: &[(String, String)]) -> Value {
     let difference = |Difference { hosts, what, own, most }: &Difference| json!({"hosts": hosts, "what": what, "own": own, "most": most});
-    json!({
+    let mut document = json!({
         "schema_version": 1,
         "groups": survey.groups.iter().map(group).collect::<Vec<_>>(),
         "differences": survey.differences.iter().map(difference).collect::<Vec<_>>(),
         "rails": survey.rails.iter().map(rail).collect::<Vec<_>>(),
         "notes": survey.notes,
         "failed": failed.iter().map(|(host, why)| json!({"host": host, "why": why})).collect::<Vec<_>>(),
+    });
+    if let Some(bindings) = bindings {
+        document["bindings"] = bindings.offers.iter().map(|offer| self::offer(bindings, offer)).collect();
+    }
+    document
+}
+
+fn offer(bindings: &Bindings, offer: &Offer) -> Value {
+    let candidate = |Candidate { value, why, alike, is_default }: &Candidate| json!({"value": value, "why": why, "alike": alike, "same_as_unset": is_default});
+    let finding = |Finding { what, verdict, evidence, .. }: &Finding| json!({"what": what, "verdict": verdict, "hosts": evidence.hosts, "text": evidence.text});
+    let findings = bindings.findings.iter().filter(|found| found.variable == offer.variable);
+    json!({
+        "variable": offer.variable,
+        "candidates": offer.candidates.iter().map(candidate).collect::<Vec<_>>(),
+        "why_none": offer.values().is_empty().then_some(&offer.why_none),
+        "findings": findings.map(finding).collect::<Vec<_>>(),
     })
 }
 

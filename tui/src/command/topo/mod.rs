@@ -11,7 +11,7 @@ use std::{
 
 use gdrtune_node::inventory;
 use gdrtune_profiles::{grammar::topo_file, topology::Machine};
-use gdrtune_session::topology::{HostTopology, Survey, look, machine};
+use gdrtune_session::topology::{HostTopology, Survey, bindings, look, machine};
 
 use crate::{
     cli::{TopoArgs, TopoFormat},
@@ -39,10 +39,11 @@ pub(crate) fn topo(args: &TopoArgs) -> Result<Exit, Failure> {
         let text = format!("no host can be looked at: {}", reasons.join("; "));
         return Err(Failure::new(Exit::Preflight, anyhow::Error::msg(text)));
     }
+    let bindings = args.bindings.then(|| bindings::of_machines(&machines));
     let survey = Survey::of(machines);
     let printed = match args.format {
-        TopoFormat::Text => text::text(&survey),
-        TopoFormat::Json => format!("{:#}\n", json::document(&survey, &failed)),
+        TopoFormat::Text => text::text(&survey, bindings.as_ref()),
+        TopoFormat::Json => format!("{:#}\n", json::document(&survey, bindings.as_ref(), &failed)),
     };
     io::stdout().lock().write_all(printed.as_bytes())?;
     for (host, why) in &failed {

@@ -4,10 +4,11 @@ use std::fmt::Write;
 
 use gdrtune_fleet::hosts::fold;
 use gdrtune_profiles::{
+    bindings::{Bindings, Candidate},
     topology::{GpuPath, Hca, Machine},
     vocab::PcieDistance,
 };
-use gdrtune_session::topology::{Difference, Group, Nearest, Rail, Survey};
+use gdrtune_session::topology::{Difference, Group, Nearest, Rail, Survey, bindings::finding_lines};
 
 use super::super::printable;
 use crate::ui::text;
@@ -16,7 +17,7 @@ use crate::ui::text;
 const SHOWN_DIFFERENCES: usize = 12;
 
 /// Everything, ending with a line break.
-pub(super) fn text(survey: &Survey) -> String {
+pub(super) fn text(survey: &Survey, bindings: Option<&Bindings>) -> String {
     let mut lines = Vec::new();
     for group in &survey.groups {
         group_lines(group, &mut lines);
@@ -29,6 +30,7 @@ pub(super) fn text(survey: &Survey) -> String {
         lines.extend(survey.notes.iter().map(|note| format!("  warning: {note}")));
         lines.push(String::new());
     }
+    bindings.iter().for_each(|bindings| bindings_lines(bindings, &mut lines));
     lines.pop();
     lines.iter().fold(String::new(), |mut text, line| {
         // Writing to a string cannot fail. Names of hosts, devices and files are others' words.
@@ -179,6 +181,25 @@ fn rails(rails: &[Rail], nodes: usize, lines: &mut Vec<String>) {
         rows.push(vec![rail.name.clone(), rail.hosts.len().to_string(), rates, near, problems]);
     }
     table(&rows, lines);
+}
+
+/// What jobs can be bound to: by variable, its candidates, and what is in none of them or odd.
+fn bindings_lines(bindings: &Bindings, lines: &mut Vec<String>) {
+    for offer in &bindings.offers {
+        lines.push(format!("Candidates for {}", offer.variable));
+        if offer.values().is_empty() {
+            lines.push(format!("  none: {}", offer.why_none));
+        }
+        for Candidate { value, why, alike, is_default } in &offer.candidates {
+            let unset = if *is_default { " (the same as unset)" } else { "" };
+            let alike =
+                if alike.is_empty() { String::new() } else { format!(" (here the same as {})", alike.join(", ")) };
+            lines.push(format!("  {value}{alike}{unset}"));
+            lines.push(format!("    {why}"));
+        }
+        lines.extend(finding_lines(bindings, offer.variable).into_iter().map(|line| format!("  - {line}")));
+        lines.push(String::new());
+    }
 }
 
 /// Rows of columns that are as wide as what is in them.

@@ -70,6 +70,7 @@ impl Run {
             // site and the engine; the others are for a resume.
             Event::Invoked(_)
             | Event::Site { .. }
+            | Event::Ceilings(_)
             | Event::Probed(_)
             | Event::Script { .. }
             | Event::ScriptEnded { .. }

@@ -1,11 +1,10 @@
 //! What goes wrong, and what it is called.
 
-use std::{
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use gdrtune_node::verbs::{Access, HostMemory, Mark, Timeouts, Verb, VerbsError, WorkFailed, WorkStatus};
+
+use crate::guest::shell;
 
 use super::pair::{BYTES, End, pair, signalled};
 
@@ -128,9 +127,4 @@ fn cut(net: &str, rail: u8) {
     assert!(after < Duration::from_secs(1), "{failed} after {after:?}; by the formula within {limit:?}");
     assert!(["IBV_WC_RETRY_EXC_ERR", "IBV_WC_LOC_QP_OP_ERR"].contains(&failed.status.name()), "{failed}");
     shell(&format!("ip link set {net} up; . /testenv/rails.sh; rail_routes {rail}"));
-}
-
-fn shell(script: &str) {
-    let status = Command::new("bash").args(["-ec", script]).status().unwrap();
-    assert!(status.success(), "{script}");
 }

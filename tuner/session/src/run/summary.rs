@@ -170,7 +170,8 @@ impl Summary<'_> {
         }
         for setting in &self.profile.env {
             let evidence = setting.speedup.map_or_else(String::new, |s| format!(": {}", speedup_words(&s)));
-            writeln!(out, "- `{}={}`{evidence}", setting.name, setting.value)?;
+            let why = if setting.why.is_empty() { String::new() } else { format!(" ({})", setting.why) };
+            writeln!(out, "- `{}={}`{evidence}{why}", setting.name, setting.value)?;
         }
         rules.iter().try_for_each(|rule| write_rule(out, rule))?;
         writeln!(out)

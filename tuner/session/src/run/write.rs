@@ -89,6 +89,7 @@ pub(super) fn shipped_profile(course: &Course<'_>, results: &Results<'_>) -> Res
         value: value.to_owned(),
         class: class(name),
         speedup: weakest_evidence(name, &environment, results),
+        why: why(&largest.run, name, value),
     });
     let rules_of = |tuned: &Tuned<'_>| {
         let shipped = |s: &ShippedRule| rule(&tuned.run, &s.rule, s.default_us, s.tuned_us, s.speedup);
@@ -121,6 +122,7 @@ pub(super) fn candidate_profile(run: &Run<'_>, outcome: &SearchOutcome, candidat
         value: value.to_owned(),
         class: class(name),
         speedup: None,
+        why: why(run, name, value),
     });
     let rules = candidate.rules.iter().map(|rule| estimated_rule(run, outcome, rule));
     Profile { env: env.collect(), rule: rules.collect(), ..skeleton(run, outcome, false) }
@@ -159,6 +161,11 @@ fn rule(run: &Run<'_>, rule: &CandidateRule, default_us: f64, tuned_us: f64, spe
 
 fn class(name: &str) -> Class {
     knob::knob(name).map_or(Class::Debugging, |knob| knob.class)
+}
+
+/// What a value that binds a job to devices is on the nodes.
+fn why(run: &Run<'_>, name: &str, value: &str) -> String {
+    run.survey.bindings.why(name, value).unwrap_or_default().to_owned()
 }
 
 /// What a setting gained in the shape where it gained least.

@@ -61,6 +61,7 @@ impl Place {
             points,
             goal: Goal::default(),
             space: SpaceFile::preset(SpaceFile::STANDARD).unwrap(),
+            ceilings: Default::default(),
             settings: SpaceSettings::default(),
             budget_s: Some(self.limits.0),
             max_trials: Some(self.limits.1),

@@ -114,7 +114,7 @@ fn evidence(speedup: &Speedup) -> String {
 
 /// A setting with what it gained, and what it does.
 fn setting_rows(setting: &EnvSetting, columns: usize) -> Vec<Row> {
-    let EnvSetting { name, value, class, speedup } = setting;
+    let EnvSetting { name, value, class, speedup, why } = setting;
     let words = |s: &Speedup| format!("{}, {}", evidence(s), processes(s));
     let gained = speedup.as_ref().map_or_else(|| "not measured alone".to_owned(), words);
     let set = format!(" {name}={}", one_line(value));
@@ -129,6 +129,9 @@ fn setting_rows(setting: &EnvSetting, columns: usize) -> Vec<Row> {
     let help = knob::knob(name).map_or("not in the catalogue of knobs", |knob| knob.help);
     let class = if *class == Class::Debugging { " (debugging: re-check it with every NCCL)" } else { "" };
     rows.extend(Row::wrapped(Look::Dim, "   ", &format!("{help}{class}"), columns));
+    if !why.is_empty() {
+        rows.extend(Row::wrapped(Look::Dim, "   ", &one_line(why), columns));
+    }
     rows
 }
 
