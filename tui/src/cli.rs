@@ -6,6 +6,7 @@ mod hosts;
 mod lint;
 mod parse;
 mod presets;
+mod probe;
 mod runs;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ pub(crate) use self::{
     hosts::HostArgs,
     lint::LintArgs,
     presets::{GoalArgs, ObjectiveArg, OfflineArgs, SpaceArgs},
+    probe::{MemoryArg, ProbeArgs},
     runs::{AttachArgs, ExportArgs, ExportFormat, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, RunsCommand},
     topo::{TopoArgs, TopoFormat},
 };
@@ -78,6 +80,8 @@ pub(crate) enum Command {
     Install(InstallArgs),
     /// Show how GPUs and HCAs are wired: distances, links, ports, rails, and what differs between hosts; measures nothing
     Topo(TopoArgs),
+    /// Measure what each HCA carries between hosts, by RDMA: bandwidth and latency of every pair and direction; names slow ones
+    Probe(ProbeArgs),
     /// Find the traps in job scripts, nccl.conf, tuner CSVs, environments, Dockerfiles and manifests
     ///
     /// It reads files only: no host, no GPU and no profile is needed, and nothing is changed. Ends with code 6 where it finds
