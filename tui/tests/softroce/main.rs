@@ -8,6 +8,7 @@
 mod common;
 mod guest;
 mod native;
+mod probe;
 #[path = "../../../agents/node/tests/support/ranks.rs"]
 mod ranks;
 mod verbs;
@@ -27,4 +28,10 @@ fn the_executable_does_not_need_libibverbs() {
 #[test]
 fn verbs_over_software_rdma() {
     guest::run("verbs_over_software_rdma", "run.sh", "timeout 150 ./tests verbs:: native::");
+}
+
+/// Two machines that are joined by two rails, with gdrtune on both.
+#[test]
+fn clusters_over_software_rdma() {
+    guest::run("clusters_over_software_rdma", "run2.sh", include_str!("cluster.sh"));
 }
