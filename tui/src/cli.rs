@@ -45,7 +45,8 @@ Exit codes:
   3    preflight refused: hosts that cannot be used as they are
   4    nothing matched: no installation in the folder
   5    no setting beat the defaults (only with --expect-gain)
-  6    findings: of lint, or an installation that is not as it was put there, or that NCCL does not use
+  6    findings: of lint; ways that a probe found slow or failed; or an installation that is not as it was put there, or that
+       NCCL does not use
   100  some trials failed
   101  nodes lost; with --min-nodes, and by topo, also a result for fewer hosts than were named
   102  verification found a regression

@@ -37,8 +37,8 @@ fn gbs(links: &[Ceiling], node: &str, hca: &str) -> f64 {
 #[ignore = "runs in the guest"]
 #[expect(clippy::print_stdout, reason = "the figures are what people look for")]
 fn the_slow_rail_is_named() {
-    // From here to the other machine; an eighth of what the rails carry at least.
-    shell("tc qdisc replace dev eth1 root tbf rate 10mbit burst 64k latency 100ms");
+    // From here to the other machine, far below what the rails carry; nothing is dropped, as RDMA expects it.
+    shell("tc qdisc replace dev eth1 root tbf rate 10mbit burst 64k limit 2m");
     let output = probe(&["--json"]).output().unwrap();
     shell("tc qdisc del dev eth1 root");
     let text = common::stdout(&output);
@@ -47,7 +47,7 @@ fn the_slow_rail_is_named() {
     let links = links(&output);
     assert_eq!(links.len(), 4, "both rails, both directions");
     assert!(gbs(&links, "vm1", "rxe2") < gbs(&links, "vm1", "rxe1") / 2.0);
-    assert!(gbs(&links, "vm1", "rxe2") < 1.3e-3, "10 Mbit/s are 1.25 MB/s");
+    assert!(gbs(&links, "vm1", "rxe2") < 2e-3, "10 Mbit/s are 1.25 MB/s, and a burst of 64 KiB");
     let said: Value = serde_json::from_str(&text).unwrap();
     let odd = said["odd"].as_array().unwrap().iter().find(|odd| odd["hca"] == "rxe2").unwrap();
     assert_eq!(odd["verdict"], "useless");

@@ -22,6 +22,9 @@ pub(super) const DEPTH_MOST: u32 = 64;
 /// Bytes that are to be under way: 400 Gbit/s over 20 us are 1 MB, so that the way is never idle.
 const WINDOW_BYTES: usize = 4 << 20;
 
+/// Time that what is under way may take: on a slow way, more would only wait in queues, until it is taken for lost and sent again.
+const IN_FLIGHT_TIME: Duration = Duration::from_millis(20);
+
 /// Laps that count for a size; one before them does not.
 const LAPS: usize = 5;
 
@@ -67,7 +70,8 @@ pub(super) fn rates(course: &mut Course<'_>) -> Result<Vec<ProbeRate>, Failed> {
 impl Plan {
     fn of(bytes: usize, bytes_per_s: f64) -> Self {
         let fits = (LAP_TIME.as_secs_f64() * bytes_per_s / bytes as f64) as usize;
-        let depth = (WINDOW_BYTES / bytes).clamp(2, DEPTH_MOST as usize);
+        let in_flight = (IN_FLIGHT_TIME.as_secs_f64() * bytes_per_s / bytes as f64) as usize;
+        let depth = (WINDOW_BYTES / bytes).min(in_flight).clamp(2, DEPTH_MOST as usize);
         let writes = fits.max(LEAST_WRITES);
         Self { writes, depth: depth.min(writes) }
     }
@@ -106,8 +110,9 @@ mod tests {
         // 50 GB/s: 8 ms are 400 MB.
         assert_eq!(Plan::of(64 << 10, 50e9), Plan { writes: 6103, depth: 64 });
         assert_eq!(Plan::of(8 << 20, 50e9), Plan { writes: 47, depth: 2 });
-        // 6 MB/s: four writes, all under way.
-        assert_eq!(Plan::of(64 << 10, 6e6), Plan { writes: 4, depth: 4 });
+        // 12 MB/s: four writes, three of them in 16 ms.
+        assert_eq!(Plan::of(64 << 10, 12e6), Plan { writes: 4, depth: 3 });
+        assert_eq!(Plan::of(64 << 10, 6e6), Plan { writes: 4, depth: 2 });
         assert_eq!(Plan::of(8 << 20, 6e6), Plan { writes: 4, depth: 2 });
         let time = Plan::of(64 << 10, 6e6).time(64 << 10, 6e6);
         assert!((0.25..0.28).contains(&time.as_secs_f64()), "{time:?}");

@@ -9,6 +9,8 @@ mod bandwidth;
 #[cfg(feature = "rdma")]
 mod measure;
 #[cfg(feature = "rdma")]
+mod place;
+#[cfg(feature = "rdma")]
 mod ways;
 
 use std::{sync::mpsc::Receiver, time::Instant};

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     bandwidth::{DEPTH_MOST, LARGEST_BYTES},
-    measure,
+    measure, place,
 };
 use crate::verbs::{
     Access, Caps, CompletionQueue, Device, Domain, Endpoint, Family, GpuMemory, HostMemory, PathOptions, QueuePair,
-    Region, RemoteRegion, Verbs, VerbsError,
+    Region, RemoteRegion, Timeouts, Verbs, VerbsError,
 };
 
 /// Bytes of a way's memory: room for two of the largest messages, so that one can be under way while the next is posted.
@@ -20,6 +20,11 @@ pub(super) const REGION_BYTES: usize = 2 * LARGEST_BYTES;
 
 /// Bytes of the host memory that small writes and checks work in: what is sent, and what is read back.
 pub(super) const SMALL_REGION_BYTES: usize = 2 * measure::CHECK_BYTES;
+
+/// 134 ms for an acknowledgement, twice. What is under way at the least, two writes of 64 KiB, takes 105 ms at 10 Mbit/s: with
+/// the default's 34 ms, a slow way would be flooded with what is sent again. A cut link is told after 0.27 s (1.1 s by the
+/// specification's bound).
+const TIMEOUTS: Timeouts = Timeouts { ack_exponent: 15, retries: 1, rnr_timer: 22, rnr_retries: 6 };
 
 /// Bytes that a small write carries in its request.
 const INLINE_BYTES: u32 = 16;
@@ -91,6 +96,7 @@ impl Ways {
         let ends: Vec<Result<End, String>> =
             postcard::from_bytes(peer).map_err(|error| format!("read what the peer has: {error}"))?;
         let mut ends = ends.into_iter();
+        let options = PathOptions { timeouts: TIMEOUTS, ..PathOptions::default() };
         for slot in &mut self.ways {
             let end = ends.next().unwrap_or_else(|| Err("it has no such way".to_owned()));
             let Ok(way) = slot else { continue };
@@ -98,7 +104,7 @@ impl Ways {
                 Err(why) => Err((Failure::Device, format!("the peer's side: {why}"))),
                 Ok(end) => {
                     way.remote = Some(end.region);
-                    let connected = way.qp.connect(&end.endpoint, PathOptions::default());
+                    let connected = way.qp.connect(&end.endpoint, options);
                     connected.map_err(|error| (Failure::Connect, error.to_string()))
                 }
             };
@@ -112,7 +118,10 @@ impl Ways {
     /// Measures one way, towards the peer.
     pub(super) fn measure(&mut self, step: ProbeStep) -> ProbeOutcome {
         let measured = match self.ways.get(step.way as usize) {
-            Some(Ok(way)) => measure::measure(way, Duration::from_millis(step.time_ms)),
+            Some(Ok(way)) => {
+                place::move_to(way.qp.device().name());
+                measure::measure(way, Duration::from_millis(step.time_ms))
+            }
             Some(Err(failed)) => Err(failed.clone()),
             None => Err((Failure::Device, format!("there is no way {}", step.way))),
         };
@@ -125,6 +134,7 @@ impl Ways {
 
 impl Shared {
     fn open(&mut self, verbs: &Arc<Verbs>, way: &ProbeWay) -> Result<Way, VerbsError> {
+        place::move_to(&way.hca);
         let domain = if let Some(domain) = self.domains.get(&way.hca) {
             Arc::clone(domain)
         } else {
