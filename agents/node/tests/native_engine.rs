@@ -10,7 +10,7 @@ use std::{
 
 use gdrtune_node::engine::{
     Engine, EngineError, RuleSource,
-    native::{NativeConfig, NativeEngine, Transport},
+    native::{NativeConfig, NativeEngine, Transport, VerbsConfig},
 };
 use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, DataType, Point, Protocol, ReduceOp};
 use gdrtune_wire::{Item, ItemOutcome, SessionKey, Times};
@@ -28,7 +28,7 @@ fn config() -> NativeConfig {
         chunk_bytes: 4096,
         sockets_per_channel: 1,
         transport: Some(Transport::Tcp),
-        ib_hca: None,
+        verbs: VerbsConfig::default(),
     }
 }
 

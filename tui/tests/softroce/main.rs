@@ -4,6 +4,7 @@
 //! serves many checks. Where there is no QEMU, it is skipped loudly.
 #![expect(clippy::unwrap_used, reason = "what fails is a failed test")]
 
+mod cluster;
 #[path = "../common/mod.rs"]
 mod common;
 mod guest;
@@ -33,5 +34,5 @@ fn verbs_over_software_rdma() {
 /// Two machines that are joined by two rails, with gdrtune on both.
 #[test]
 fn clusters_over_software_rdma() {
-    guest::run("clusters_over_software_rdma", "run2.sh", include_str!("cluster.sh"));
+    guest::run("clusters_over_software_rdma", "run2.sh", cluster::SCRIPT);
 }

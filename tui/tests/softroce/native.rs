@@ -8,7 +8,7 @@ use std::{
 
 use gdrtune_node::engine::{
     Engine as _, EngineError,
-    native::{NativeConfig, NativeEngine, Transport},
+    native::{NativeConfig, NativeEngine, Transport, VerbsConfig},
 };
 use gdrtune_profiles::vocab::{Algorithm, Collective, Protocol};
 use gdrtune_wire::{Item, ItemOutcome};
@@ -27,8 +27,12 @@ fn config(rank: u32) -> NativeConfig {
         chunk_bytes: 4096,
         sockets_per_channel: 1,
         transport: Some(Transport::Verbs),
-        ib_hca: Some(format!("=rxe_r1{end}:1,rxe_r2{end}:1")),
+        verbs: bound(format!("=rxe_r1{end}:1,rxe_r2{end}:1")),
     }
+}
+
+fn bound(hca: impl Into<String>) -> VerbsConfig {
+    VerbsConfig { hca: Some(hca.into()), ..VerbsConfig::default() }
 }
 
 fn engines(world: u32) -> Vec<NativeEngine> {
@@ -100,14 +104,14 @@ fn verbs_are_chosen_where_every_rank_has_them() {
 #[ignore = "runs in the guest"]
 fn what_cannot_be_bound_is_refused() {
     let refused = |config| engine(0, 2, config).bootstrap().unwrap_err().to_string();
-    let none = NativeConfig { ib_hca: Some("=rxe9:1".into()), transport: None, ..config(0) };
+    let none = NativeConfig { verbs: bound("=rxe9:1"), transport: None, ..config(0) };
     let expected = "NCCL_IB_HCA==rxe9:1 cannot be used: no port of an HCA is left; this host has rxe_r1a:1, rxe_r1b:1, \
                     rxe_r2a:1, rxe_r2b:1";
     assert_eq!(refused(none), expected);
-    let order = NativeConfig { ib_hca: Some("=^rxe1".into()), ..config(0) };
+    let order = NativeConfig { verbs: bound("=^rxe1"), ..config(0) };
     assert!(refused(order).contains("write ^= and not =^"));
 
-    let one_rail = NativeConfig { ib_hca: Some("=rxe_r1b:1".into()), ..config(1) };
+    let one_rail = NativeConfig { verbs: bound("=rxe_r1b:1"), ..config(1) };
     let (mut zero, mut one) = (engine(0, 2, config(0)), engine(1, 2, one_rail));
     let offers = [zero.bootstrap().unwrap(), one.bootstrap().unwrap()];
     let error = zero.connect(&offers, deadline()).unwrap_err().to_string();
@@ -131,14 +135,13 @@ fn a_slow_rail_shows() {
     shell(shape);
     let asked = Some(choice(Algorithm::Ring, Protocol::Simple, 2));
     let call = Item { iterations: 2, ..item(Collective::AllReduce, 512 << 10, asked) };
-    let bound = |rail: &str| {
-        let ends = ['a', 'b'].map(|end| Some(format!("=rxe_r{rail}{end}:1")));
-        let configs = (0..)
-            .zip(ends)
-            .map(|(rank, ib_hca)| (rank, NativeConfig { ib_hca, chunk_bytes: 64 << 10, ..config(rank) }));
+    let on = |rail: &str| {
+        let ends = ['a', 'b'].map(|end| bound(format!("=rxe_r{rail}{end}:1")));
+        let configs =
+            (0..).zip(ends).map(|(rank, verbs)| (rank, NativeConfig { verbs, chunk_bytes: 64 << 10, ..config(rank) }));
         time(configs.map(|(rank, config)| engine(rank, 2, config)).collect(), &call)
     };
-    let (fast, slow, both) = (bound("1"), bound("2"), time(engines(2), &call));
+    let (fast, slow, both) = (on("1"), on("2"), time(engines(2), &call));
     shell("for d in r2a r2b; do tc qdisc del dev $d root; done");
     println!("512 KiB all-reduce: {fast:?} on rail 1, {slow:?} on rail 2 with 10 Mbit/s, {both:?} on both");
     // Half a MiB at 10 Mbit/s takes 419 ms.

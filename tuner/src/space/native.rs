@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gdrtune_profiles::{
-    bindings::{HCAS, INTERFACES},
+    bindings::INTERFACES,
     vocab::{Algorithm, Choice, Collective, Protocol},
 };
 
@@ -37,9 +37,9 @@ fn algorithms(collective: Collective) -> &'static [Algorithm] {
     }
 }
 
-/// Whether the engine reads a knob of its own at all, as its ranks are connected.
+/// Whether the engine reads one of its knobs at all, as its ranks are connected.
 pub(super) fn reads(facts: &Facts, name: &str) -> bool {
-    name != HCAS || facts.nccl.transport == Transport::Verbs
+    !name.starts_with("NCCL_IB_") || facts.nccl.transport == Transport::Verbs
 }
 
 /// Why a selected knob would do nothing here.
@@ -50,7 +50,7 @@ pub(super) fn unmet(facts: &Facts, name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use gdrtune_profiles::{space::SpaceFile, vocab::Engine};
+    use gdrtune_profiles::{bindings::HCAS, space::SpaceFile, vocab::Engine};
 
     use super::*;
     use crate::space::{NcclFacts, Space, tests::bindings};

@@ -14,6 +14,14 @@ pub const SOCKETS_VARIABLE: &str = "GDRTUNE_NATIVE_NSOCKS";
 pub const TRANSPORT_VARIABLE: &str = knob::NATIVE_TRANSPORT;
 /// Which HCAs and ports carry data over verbs; NCCL's own variable and syntax.
 pub const HCA_VARIABLE: &str = "NCCL_IB_HCA";
+/// How long an adapter waits for an acknowledgement, as NCCL has it: 4.096 us times two to the power of this.
+const TIMEOUT_VARIABLE: &str = "NCCL_IB_TIMEOUT";
+/// How often it tries again.
+const RETRIES_VARIABLE: &str = "NCCL_IB_RETRY_CNT";
+/// InfiniBand service level.
+const SERVICE_LEVEL_VARIABLE: &str = "NCCL_IB_SL";
+/// Traffic class of packets.
+const TRAFFIC_CLASS_VARIABLE: &str = "NCCL_IB_TC";
 
 /// Below this a chunk is mostly system calls.
 const MIN_CHUNK_BYTES: usize = 4 << 10;
@@ -54,8 +62,23 @@ pub struct NativeConfig {
     pub sockets_per_channel: usize,
     /// [`TRANSPORT_VARIABLE`], if set and not empty.
     pub transport: Option<Transport>,
-    /// [`HCA_VARIABLE`], if set and not empty.
-    pub ib_hca: Option<String>,
+    /// What is for verbs only.
+    pub verbs: VerbsConfig,
+}
+
+/// Settings of the transport over verbs, each absent where its variable is unset or empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VerbsConfig {
+    /// [`HCA_VARIABLE`].
+    pub hca: Option<String>,
+    /// `NCCL_IB_TIMEOUT`. Without it and the next, a cut link is told within a second.
+    pub timeout: Option<u8>,
+    /// `NCCL_IB_RETRY_CNT`.
+    pub retries: Option<u8>,
+    /// `NCCL_IB_SL`.
+    pub service_level: Option<u8>,
+    /// `NCCL_IB_TC`.
+    pub traffic_class: Option<u8>,
 }
 
 impl NativeConfig {
@@ -66,13 +89,21 @@ impl NativeConfig {
     pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, EngineError> {
         let chunk = number(&lookup, CHUNK_VARIABLE, MIN_CHUNK_BYTES..=MAX_CHUNK_BYTES)?;
         let sockets = number(&lookup, SOCKETS_VARIABLE, 1..=MAX_SOCKETS)?;
+        // The ranges are those of the catalogue (`profiles`, `knob/infiniband.rs`).
+        let byte = |name, range| number(&lookup, name, range).map(|value| value.map(|value| value as u8));
         let text = |name| lookup(name).filter(|value| !value.is_empty());
         Ok(Self {
             socket_ifname: text(IFNAME_VARIABLE),
             chunk_bytes: chunk.unwrap_or(DEFAULT_CHUNK_BYTES),
             sockets_per_channel: sockets.unwrap_or(1),
             transport: text(TRANSPORT_VARIABLE).map(transport).transpose()?,
-            ib_hca: text(HCA_VARIABLE),
+            verbs: VerbsConfig {
+                hca: text(HCA_VARIABLE),
+                timeout: byte(TIMEOUT_VARIABLE, 1..=31)?,
+                retries: byte(RETRIES_VARIABLE, 0..=7)?,
+                service_level: byte(SERVICE_LEVEL_VARIABLE, 0..=15)?,
+                traffic_class: byte(TRAFFIC_CLASS_VARIABLE, 0..=255)?,
+            },
         })
     }
 
@@ -119,7 +150,7 @@ mod tests {
             chunk_bytes: DEFAULT_CHUNK_BYTES,
             sockets_per_channel: 1,
             transport: None,
-            ib_hca: None,
+            verbs: VerbsConfig::default(),
         };
         assert_eq!(read(&[]), Ok(expected.clone()));
         let names = [IFNAME_VARIABLE, CHUNK_VARIABLE, SOCKETS_VARIABLE, TRANSPORT_VARIABLE, HCA_VARIABLE];
@@ -133,7 +164,7 @@ mod tests {
             chunk_bytes: 65536,
             sockets_per_channel: 2,
             transport: Some(Transport::Verbs),
-            ib_hca: Some("=rxe1:1".into()),
+            verbs: VerbsConfig { hca: Some("=rxe1:1".into()), timeout: Some(18), ..VerbsConfig::default() },
         };
         let pairs = [
             (IFNAME_VARIABLE, "=eth1"),
@@ -141,6 +172,8 @@ mod tests {
             (SOCKETS_VARIABLE, "2"),
             (TRANSPORT_VARIABLE, "verbs"),
             (HCA_VARIABLE, "=rxe1:1"),
+            (TIMEOUT_VARIABLE, "18"),
+            (RETRIES_VARIABLE, ""),
         ];
         assert_eq!(read(&pairs), Ok(expected));
     }
@@ -151,6 +184,8 @@ mod tests {
         assert_eq!(error, "GDRTUNE_NATIVE_CHUNKSIZE=1 cannot be used: use 4096 to 16777216");
         let error = read(&[(TRANSPORT_VARIABLE, "ib")]).unwrap_err();
         assert_eq!(error, "GDRTUNE_NATIVE_TRANSPORT=ib cannot be used: use tcp or verbs");
+        let error = read(&[(TIMEOUT_VARIABLE, "0")]).unwrap_err();
+        assert_eq!(error, "NCCL_IB_TIMEOUT=0 cannot be used: use 1 to 31");
         let error = read(&[(SOCKETS_VARIABLE, "many")]).unwrap_err();
         assert!(error.starts_with("GDRTUNE_NATIVE_NSOCKS=many cannot be used: `many` is not a size"), "{error}");
     }

@@ -34,6 +34,7 @@ use gdrtune_wire::{EngineReport, Item, ItemOutcome, WorkerInit};
 
 pub use self::config::{
     CHUNK_VARIABLE, HCA_VARIABLE, IFNAME_VARIABLE, NativeConfig, SOCKETS_VARIABLE, TRANSPORT_VARIABLE, Transport,
+    VerbsConfig,
 };
 use self::{
     element::Kernel,

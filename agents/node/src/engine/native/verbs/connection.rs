@@ -83,9 +83,9 @@ impl Half {
     }
 
     /// Connects to the peer's end. It must have done the same before anything is sent.
-    pub(super) fn connect(self, peer: u32, door: &Door) -> Result<Connection, EngineError> {
+    pub(super) fn connect(self, peer: u32, door: &Door, options: PathOptions) -> Result<Connection, EngineError> {
         let Self { mut qp, queue, region, layout, rail } = self;
-        qp.connect(&door.endpoint, PathOptions::default()).map_err(|error| EngineError::Library {
+        qp.connect(&door.endpoint, options).map_err(|error| EngineError::Library {
             what: format!("connect {rail} to rank {peer} over RDMA"),
             why: error.to_string(),
         })?;

@@ -22,13 +22,13 @@ use self::{
 };
 use super::{
     barrier::{receive_all, send_all},
-    config::{CHUNK_VARIABLE, HCA_VARIABLE, NativeConfig, TRANSPORT_VARIABLE, Transport},
+    config::{CHUNK_VARIABLE, HCA_VARIABLE, NativeConfig, TRANSPORT_VARIABLE, Transport, VerbsConfig},
     ring::Layout,
     transport::{Identity, Link, Maker, Mesh, Table},
 };
 use crate::{
     engine::EngineError,
-    verbs::{Verbs, VerbsError},
+    verbs::{PathOptions, Timeouts, Verbs, VerbsError},
 };
 
 /// The lane of the control connections; data lanes are counted from 0.
@@ -76,10 +76,10 @@ impl Opened {
             Err(why) if is_wanted => return Err(refuse(why)),
             Err(_) => return Ok(None),
         };
-        let (rails, unusable) = rails::bind(&verbs, &names, config.ib_hca.as_deref())?;
+        let (rails, unusable) = rails::bind(&verbs, &names, config.verbs.hca.as_deref())?;
         if rails.is_empty() {
             let none = if names.is_empty() { "there is no RDMA adapter".to_owned() } else { unusable.join("; ") };
-            return match &config.ib_hca {
+            return match &config.verbs.hca {
                 // A setting that names ports is never followed by doing without them.
                 Some(value) if !names.is_empty() => {
                     Err(EngineError::Setting { name: HCA_VARIABLE, value: value.clone(), why: none })
@@ -113,6 +113,7 @@ impl Opened {
         offers: &[Vec<u8>],
     ) -> Result<Mesh, EngineError> {
         let Self { rails, layout, halves } = self;
+        let options = path_options(&config.verbs);
         let mut table = Table::default();
         for ((rank, bytes), half) in (0..).zip(offers).zip(halves) {
             let misfit = |why: String| EngineError::Peer { rank, why };
@@ -131,9 +132,10 @@ impl Opened {
             let Some(half) = half else { continue };
             let door = offer.doors.get(identity.rank as usize).copied().flatten();
             let door = door.ok_or_else(|| misfit("it has no endpoint for this rank".to_owned()))?;
-            table.add((rank, CONTROL), Box::new(half.connect(rank, &door)?));
+            table.add((rank, CONTROL), Box::new(half.connect(rank, &door, options)?));
         }
-        let maker = Fabric { rank: identity.rank, rails, layout, lanes_per_channel: config.sockets_per_channel };
+        let maker =
+            Fabric { rank: identity.rank, rails, layout, lanes_per_channel: config.sockets_per_channel, options };
         Ok(Mesh { maker: Box::new(maker), table })
     }
 }
@@ -144,6 +146,7 @@ struct Fabric {
     rails: Vec<Rail>,
     layout: Layout,
     lanes_per_channel: usize,
+    options: PathOptions,
 }
 
 impl Maker for Fabric {
@@ -155,7 +158,7 @@ impl Maker for Fabric {
         for link in links {
             let half = Half::open(&self.rails[self.rail(link.1)], &self.layout)?;
             let door = exchange(link, &half.door(), table, deadline)?;
-            table.add(link, Box::new(half.connect(link.0, &door)?));
+            table.add(link, Box::new(half.connect(link.0, &door, self.options)?));
         }
         Ok(())
     }
@@ -178,6 +181,21 @@ impl Fabric {
     /// Index of the rail that carries a lane.
     fn rail(&self, lane: usize) -> usize {
         lane / self.lanes_per_channel % self.rails.len()
+    }
+}
+
+/// What is set of a connection's patience and class; the rest as the verbs layer has it.
+fn path_options(config: &VerbsConfig) -> PathOptions {
+    let default = PathOptions::default();
+    let timeouts = Timeouts {
+        ack_exponent: config.timeout.unwrap_or(default.timeouts.ack_exponent),
+        retries: config.retries.unwrap_or(default.timeouts.retries),
+        ..default.timeouts
+    };
+    PathOptions {
+        timeouts,
+        service_level: config.service_level.unwrap_or(default.service_level),
+        traffic_class: config.traffic_class.unwrap_or(default.traffic_class),
     }
 }
 
