@@ -313,8 +313,8 @@ pub(crate) struct TuneArgs {
     pub(crate) no_probe: bool,
     /// Leave HCAs out that were measured to be no use: slower than half of the others' median, or failed
     ///
-    /// The file is JSON: {"links": [{"node": "n1", "hca": "mlx5_0", "port": 1, "peer": "n2", "outcome": {"measured": {"gbs": 24.1}}}]},
-    /// or in the place of that {"failed": {"failure": "transfer", "why": "..."}}. What is of other hosts is not used.
+    /// The file is JSON: `{"links": [{"node": "n1", "hca": "mlx5_0", "port": 1, "peer": "n2", "outcome": {"measured": {"gbs": 24.1}}}]}`,
+    /// or as an outcome `{"failed": {"failure": "transfer", "why": "no answer"}}`. What is of other hosts is not used.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["grid", "cluster", "shapes"])]
     pub(crate) ceilings: Option<PathBuf>,
     /// What is measured in the place of hosts.

@@ -130,7 +130,7 @@ impl Ceilings {
                 hosts: slower(share).map(|(node, _)| (*node).to_owned()).collect(),
                 text: format!(
                     "measured {:.2} GB/s at worst, the median of its peers is {usual:.2} GB/s",
-                    nodes.iter().map(|(_, gbs)| *gbs).fold(f64::INFINITY, f64::min)
+                    nodes.values().copied().fold(f64::INFINITY, f64::min)
                 ),
             };
             if slower(LEAST_SHARE).next().is_some() {

@@ -30,7 +30,9 @@ pub(super) fn text(survey: &Survey, bindings: Option<&Bindings>) -> String {
         lines.extend(survey.notes.iter().map(|note| format!("  warning: {note}")));
         lines.push(String::new());
     }
-    bindings.iter().for_each(|bindings| bindings_lines(bindings, &mut lines));
+    if let Some(bindings) = bindings {
+        bindings_lines(bindings, &mut lines);
+    }
     lines.pop();
     lines.iter().fold(String::new(), |mut text, line| {
         // Writing to a string cannot fail. Names of hosts, devices and files are others' words.
