@@ -22,8 +22,8 @@ pub(super) fn move_to(hca: &str) {
 /// The CPUs of a list such as `0-3,8`; nothing of what is none.
 fn cpus(list: &str) -> Vec<usize> {
     let range = |part: &str| -> Option<std::ops::RangeInclusive<usize>> {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.trim().parse().ok()?..=last.trim().parse::<usize>().ok()?.min(CpuSet::MAX_CPU))
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        Some(from.trim().parse().ok()?..=to.trim().parse::<usize>().ok()?.min(CpuSet::MAX_CPU))
     };
     list.trim().split(',').filter_map(range).flatten().collect()
 }

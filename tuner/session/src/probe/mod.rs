@@ -155,14 +155,18 @@ impl Prober<'_> {
         }
         while !runs.iter().all(PairRun::is_over) {
             if (company.interrupted)() {
-                runs.iter_mut().for_each(|run| run.stop(self.link));
+                for run in &mut runs {
+                    run.stop(self.link);
+                }
                 return Err(ProbeError::Interrupted);
             }
             if let Some(event) = self.link.receive(POLL) {
                 self.file(&mut runs, event);
             }
             let now = Instant::now();
-            runs.iter_mut().for_each(|run| run.advance(self.link, now));
+            for run in &mut runs {
+                run.advance(self.link, now);
+            }
         }
         for run in runs {
             let links: Vec<ProbedLink> = run.into_results().into_iter().map(|result| self.link_of(result)).collect();
@@ -175,7 +179,9 @@ impl Prober<'_> {
         match event {
             LinkEvent::Log { .. } => {}
             LinkEvent::Lost { node, why } => {
-                runs.iter_mut().for_each(|run| run.lose(node, &why));
+                for run in runs.iter_mut() {
+                    run.lose(node, &why);
+                }
                 self.lost.insert(node, why);
             }
             LinkEvent::Message { node, message } => {
