@@ -104,7 +104,7 @@ fn full_has_every_knob_that_is_worth_a_try() {
     let full = SpaceFile::preset("full").unwrap();
     let listed: BTreeSet<&str> = names(&full).into_iter().collect();
     let worth = knob::catalogue().filter(|knob| !knob.candidates.is_empty()).map(|knob| knob.name);
-    let worth: BTreeSet<&str> = worth.chain([INTERFACES]).collect();
+    let worth: BTreeSet<&str> = worth.chain(DEVICES).collect();
     assert_eq!(listed, worth);
     for name in ["quick", "standard"] {
         let smaller = SpaceFile::preset(name).unwrap();

@@ -6,6 +6,7 @@ mod hosts;
 mod lint;
 mod parse;
 mod presets;
+mod probe;
 mod runs;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ pub(crate) use self::{
     hosts::HostArgs,
     lint::LintArgs,
     presets::{GoalArgs, ObjectiveArg, OfflineArgs, SpaceArgs},
+    probe::{MemoryArg, ProbeArgs},
     runs::{AttachArgs, ExportArgs, ExportFormat, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, RunsCommand},
     topo::{TopoArgs, TopoFormat},
 };
@@ -43,7 +45,8 @@ Exit codes:
   3    preflight refused: hosts that cannot be used as they are
   4    nothing matched: no installation in the folder
   5    no setting beat the defaults (only with --expect-gain)
-  6    findings: of lint, or an installation that is not as it was put there, or that NCCL does not use
+  6    findings: of lint; ways that a probe found slow or failed; or an installation that is not as it was put there, or that
+       NCCL does not use
   100  some trials failed
   101  nodes lost; with --min-nodes, and by topo, also a result for fewer hosts than were named
   102  verification found a regression
@@ -78,6 +81,8 @@ pub(crate) enum Command {
     Install(InstallArgs),
     /// Show how GPUs and HCAs are wired: distances, links, ports, rails, and what differs between hosts; measures nothing
     Topo(TopoArgs),
+    /// Measure what each HCA carries between hosts, by RDMA: bandwidth and latency of every pair and direction; names slow ones
+    Probe(ProbeArgs),
     /// Find the traps in job scripts, nccl.conf, tuner CSVs, environments, Dockerfiles and manifests
     ///
     /// It reads files only: no host, no GPU and no profile is needed, and nothing is changed. Ends with code 6 where it finds
@@ -308,8 +313,8 @@ pub(crate) struct TuneArgs {
     pub(crate) no_probe: bool,
     /// Leave HCAs out that were measured to be no use: slower than half of the others' median, or failed
     ///
-    /// The file is JSON: {"links": [{"node": "n1", "hca": "mlx5_0", "port": 1, "peer": "n2", "outcome": {"measured": {"gbs": 24.1}}}]},
-    /// or in the place of that {"failed": {"failure": "transfer", "why": "..."}}. What is of other hosts is not used.
+    /// The file is JSON: `{"links": [{"node": "n1", "hca": "mlx5_0", "port": 1, "peer": "n2", "outcome": {"measured": {"gbs": 24.1}}}]}`,
+    /// or as an outcome `{"failed": {"failure": "transfer", "why": "no answer"}}`. What is of other hosts is not used.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["grid", "cluster", "shapes"])]
     pub(crate) ceilings: Option<PathBuf>,
     /// What is measured in the place of hosts.

@@ -344,6 +344,7 @@ fn equal_environments_are_measured_once_and_forbidden_ones_never() {
     let constraints = Constraints {
         conditions: vec![("CHUNK".to_owned(), values("NSOCKS", &["4"]))],
         forbidden: vec![vec![values("NCCL_SOCKET_IFNAME", &["=fast"]), values("NSOCKS", &["2"])]],
+        ..Constraints::default()
     };
     let space = Space { constraints, ..space() };
     assert_eq!(space.environments(), 3 * (1 + 1 + 4) + 1 + 4);

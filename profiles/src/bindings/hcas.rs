@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Candidate, Evidence, Finding, Node, Offer, PortId, Verdict, most,
+    Candidate, Evidence, Finding, Idle, Node, Offer, PortId, Verdict, most,
     ports::{Ports, Usable, by_default},
 };
 use crate::{
@@ -92,9 +92,9 @@ impl<'a, 'n> Lists<'a, 'n> {
     }
 
     /// Takes the set of every node in where it is the same on all of them.
-    fn add_common(&mut self, what: &str, sets: Vec<Set>) {
+    fn add_common(&mut self, what: &str, sets: &[Set]) {
         let Some(usual) = most(sets.iter().cloned()) else { return };
-        let differing = self.nodes.iter().zip(&sets).filter(|(_, set)| **set != usual);
+        let differing = self.nodes.iter().zip(sets).filter(|(_, set)| **set != usual);
         let hosts: Vec<String> = differing.map(|(node, _)| node.host.to_owned()).collect();
         if hosts.is_empty() {
             return self.add(usual, what.to_owned());
@@ -113,14 +113,14 @@ impl<'a, 'n> Lists<'a, 'n> {
             ports.usable.iter().enumerate().filter(|port| is_near(&port)).map(|(port, _)| port).collect()
         };
         let sets: Vec<Set> = self.nodes.iter().enumerate().map(of_node).collect();
-        self.add_common("those that are PIX or PXB of a GPU that is used", sets);
+        self.add_common("those that are PIX or PXB of a GPU that is used", &sets);
     }
 
     /// For each GPU that is used the nearest that no other has.
     fn one_per_gpu(&mut self) {
         let sets: Vec<Set> =
             self.nodes.iter().enumerate().map(|(at, node)| assign(node, at, &self.ports.usable)).collect();
-        self.add_common("for each GPU that is used the nearest HCA that no other has", sets);
+        self.add_common("for each GPU that is used the nearest HCA that no other has", &sets);
     }
 
     /// Each rail by itself.
@@ -137,7 +137,12 @@ impl<'a, 'n> Lists<'a, 'n> {
     /// What may be tried of [`HCAS`].
     pub(super) fn hcas(&mut self) -> Offer {
         let defaults: Vec<BTreeSet<PortId>> = self.nodes.iter().map(by_default).collect();
-        let mut offer = Offer::new(HCAS);
+        let why_none = match self.ports.usable.len() {
+            0 if self.nodes.iter().all(|node| node.machine.hcas.is_empty()) => "no node has an HCA",
+            0 => "no HCA is there and up on all nodes",
+            _ => "the nodes have no other HCAs than NCCL takes by itself",
+        };
+        let mut offer = Offer::new(HCAS, why_none);
         for (set, reasons) in std::mem::take(&mut self.sets) {
             if set.len() > MOST_ITEMS {
                 // NCCL drops the others without a word.
@@ -152,11 +157,6 @@ impl<'a, 'n> Lists<'a, 'n> {
             offer.candidates.push(Candidate { value, why: reasons.join("; "), alike: Vec::new(), is_default });
             self.sets.push((set, reasons));
         }
-        offer.why_none = match self.ports.usable.len() {
-            0 if self.nodes.iter().all(|node| node.machine.hcas.is_empty()) => "no node has an HCA".to_owned(),
-            0 => "no HCA is there and up on all nodes".to_owned(),
-            _ => "the nodes have no other HCAs than NCCL takes by itself".to_owned(),
-        };
         offer
     }
 
@@ -165,8 +165,7 @@ impl<'a, 'n> Lists<'a, 'n> {
         if self.nodes.iter().all(|node| node.machine.hcas.is_empty()) {
             return None;
         }
-        let mut offer = Offer::new(CROSS_NIC);
-        offer.why_none = "there is one rail, or none".to_owned();
+        let mut offer = Offer::new(CROSS_NIC, "there is one rail, or none");
         if self.ports.usable.len() > 1 {
             let candidate = |(value, why, is_default): (&str, &str, bool)| Candidate {
                 value: value.to_owned(),
@@ -191,8 +190,7 @@ impl<'a, 'n> Lists<'a, 'n> {
         if pairs.iter().sum::<usize>() == 0 {
             return None;
         }
-        let mut offer = Offer::new(GDR_LEVEL);
-        offer.why_none = "no level changes anything here".to_owned();
+        let mut offer = Offer::new(GDR_LEVEL, "no level changes anything here");
         for group in levels_by_effect(&pairs) {
             let Some((first, alike)) = group.split_first() else { continue };
             let reached: usize = pairs.iter().take(first + 1).sum();
@@ -204,34 +202,39 @@ impl<'a, 'n> Lists<'a, 'n> {
         Some(offer)
     }
 
-    /// Settings that are the same as others together: another rail where there is one only, and levels that reach no more of
-    /// the HCAs that are bound.
-    pub(super) fn forbidden(&self, hcas: &Offer) -> Vec<Vec<Values>> {
-        let is_one = |(set, _): &&(Set, Vec<String>)| set.len() == 1;
-        let bound: Vec<(&(Set, Vec<String>), &str)> =
-            self.sets.iter().zip(hcas.candidates.iter().map(|candidate| candidate.value.as_str())).collect();
-        let alone: Vec<String> =
-            bound.iter().filter(|(set, _)| is_one(set)).map(|(_, value)| (*value).to_owned()).collect();
-        let mut forbidden = Vec::new();
-        let binding = |values: Vec<String>| Values { name: HCAS.to_owned(), values };
-        if !alone.is_empty() {
-            forbidden.push(vec![binding(alone), Values { name: CROSS_NIC.to_owned(), values: Vec::new() }]);
-        }
-        let whole = self.pairs(&(0..self.ports.usable.len()).collect());
-        for ((set, _), value) in bound {
-            let pairs = self.pairs(set);
-            if pairs.iter().sum::<usize>() == 0 {
-                continue;
+    /// What does nothing with a list: [`CROSS_NIC`] where there is one HCA, and levels that reach the same as NCCL's own.
+    pub(super) fn idle(&self, hcas: &Offer) -> Vec<Idle> {
+        let values = |value: &str| Values { name: HCAS.to_owned(), values: vec![value.to_owned()] };
+        let mut idle = Vec::new();
+        for ((set, _), candidate) in self.sets.iter().zip(&hcas.candidates) {
+            let with = values(&candidate.value);
+            if set.len() == 1 {
+                let knob = Values { name: CROSS_NIC.to_owned(), values: Vec::new() };
+                idle.push(Idle { with: with.clone(), knob });
             }
-            // Of each group of levels that are equal with this list one is left, or none where that is NCCL's own.
-            let idle = levels_by_effect(&pairs).into_iter().flat_map(|group| {
-                let kept = if group.contains(&USUAL_LEVEL) { None } else { first_of_its_own(&group, &whole) };
-                group.into_iter().filter(move |level| kept.as_ref().is_none_or(|kept| !kept.contains(level)))
-            });
-            let values: Vec<String> = idle.filter_map(|level| Some((*LEVELS.get(level)?).to_owned())).collect();
-            if !values.is_empty() {
-                let level = Values { name: GDR_LEVEL.to_owned(), values };
-                forbidden.push(vec![binding(vec![value.to_owned()]), level]);
+            let pairs = self.pairs(set);
+            let usual = levels_by_effect(&pairs).into_iter().find(|group| group.contains(&USUAL_LEVEL));
+            if pairs.iter().sum::<usize>() > 0 {
+                idle.push(Idle { with, knob: levels(usual.unwrap_or_default()) });
+            }
+        }
+        idle
+    }
+
+    /// Levels that are the same as another one with a list, though not as NCCL's own.
+    pub(super) fn forbidden(&self, hcas: &Offer) -> Vec<Vec<Values>> {
+        let whole = self.pairs(&(0..self.ports.usable.len()).collect());
+        let mut forbidden = Vec::new();
+        for ((set, _), candidate) in self.sets.iter().zip(&hcas.candidates) {
+            let groups = levels_by_effect(&self.pairs(set)).into_iter().filter(|group| !group.contains(&USUAL_LEVEL));
+            for group in groups {
+                // A space has at most one of the levels that are the same with all HCAs.
+                let kept = first_of_its_own(&group, &whole).unwrap_or_default();
+                let others: Vec<usize> = group.into_iter().filter(|level| !kept.contains(level)).collect();
+                if !others.is_empty() {
+                    let list = Values { name: HCAS.to_owned(), values: vec![candidate.value.clone()] };
+                    forbidden.push(vec![list, levels(others)]);
+                }
             }
         }
         forbidden
@@ -258,6 +261,11 @@ impl<'a, 'n> Lists<'a, 'n> {
 fn first_of_its_own(group: &[usize], whole: &[usize; LEVELS.len()]) -> Option<Vec<usize>> {
     let first = group.first()?;
     levels_by_effect(whole).into_iter().find(|levels| levels.contains(first))
+}
+
+fn levels(levels: Vec<usize>) -> Values {
+    let names = levels.into_iter().filter_map(|level| Some((*LEVELS.get(level)?).to_owned()));
+    Values { name: GDR_LEVEL.to_owned(), values: names.collect() }
 }
 
 /// The level that reaches a distance. NCCL has no word of its own for NODE: host bridges of one NUMA node are PHB to it

@@ -22,11 +22,10 @@ pub(super) fn interfaces(nodes: &[Node<'_>]) -> Option<(Offer, Vec<Finding>)> {
     if nodes.iter().all(|node| node.machine.interfaces.is_empty()) {
         return None;
     }
-    let mut offer = Offer::new(INTERFACES);
     if nodes.len() < 2 {
-        offer.why_none = "one node has no network to choose".to_owned();
-        return Some((offer, Vec::new()));
+        return Some((Offer::new(INTERFACES, "one node has no network to choose"), Vec::new()));
     }
+    let mut offer = Offer::new(INTERFACES, "there are no two interfaces that every node has");
     let (mut usable, mut findings) = (Vec::new(), Vec::new());
     for name in names(nodes) {
         match problem(nodes, name) {
@@ -55,7 +54,6 @@ pub(super) fn interfaces(nodes: &[Node<'_>]) -> Option<(Offer, Vec<Finding>)> {
             offer.candidates.extend(usable.iter().skip(at + 1).map(|second| list(&[*first, *second])));
         }
     }
-    offer.why_none = "there are no two interfaces that every node has".to_owned();
     Some((offer, findings))
 }
 

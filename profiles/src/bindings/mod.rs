@@ -68,8 +68,19 @@ pub struct Bindings {
     pub offers: Vec<Offer>,
     /// What is odd about single HCAs, ports and interfaces.
     pub findings: Vec<Finding>,
+    /// What does nothing with some values of another variable.
+    pub idle: Vec<Idle>,
     /// Settings that together are the same as others.
     pub forbidden: Vec<Vec<Values>>,
+}
+
+/// A variable that does nothing where another has some value: it is as good as unset there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Idle {
+    /// The other one.
+    pub with: Values,
+    /// The variable, with those of its values that do nothing.
+    pub knob: Values,
 }
 
 /// What may be tried of a variable.
@@ -146,7 +157,7 @@ impl Bindings {
         let ports = Ports::of(nodes, ceilings);
         let mut lists = Lists::of(nodes, &ports);
         let hcas = lists.hcas();
-        let forbidden = lists.forbidden(&hcas);
+        let (idle, forbidden) = (lists.idle(&hcas), lists.forbidden(&hcas));
         let mut offers = vec![hcas];
         offers.extend(lists.cross_nic());
         offers.extend(lists.gdr_levels());
@@ -156,7 +167,7 @@ impl Bindings {
             offers.push(interfaces);
             findings.extend(odd);
         }
-        Self { offers, findings, forbidden }
+        Self { offers, findings, idle, forbidden }
     }
 
     /// What may be tried of a variable; `None` where nothing is known.
@@ -177,8 +188,8 @@ impl Bindings {
 }
 
 impl Offer {
-    const fn new(variable: &'static str) -> Self {
-        Self { variable, candidates: Vec::new(), why_none: String::new() }
+    fn new(variable: &'static str, why_none: &str) -> Self {
+        Self { variable, candidates: Vec::new(), why_none: why_none.to_owned() }
     }
 
     fn candidate(&self, value: &str) -> Option<&Candidate> {

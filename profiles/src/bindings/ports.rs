@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     grammar::hca::HcaList,
-    topology::{Hca, PcieLink, Port},
+    topology::{Address, Hca, PcieLink, Port},
     vocab::PcieDistance,
 };
 
@@ -219,7 +219,7 @@ impl<'n> Seen<'n> {
         let port = hca.and_then(|hca| hca.ports.iter().find(|port| Some(port.number) == number));
         let nets = hca.map(|hca| hca.nets.as_slice()).unwrap_or_default();
         let own = machine.interfaces.iter().filter(|interface| nets.contains(&interface.name));
-        let networks = own.flat_map(|interface| &interface.addresses).filter_map(|address| address.network());
+        let networks = own.flat_map(|interface| &interface.addresses).filter_map(Address::network);
         Self {
             layer: port.map_or("", |port| &port.link_layer),
             rate: port.and_then(|port| gbps(&port.rate)),

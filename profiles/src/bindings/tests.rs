@@ -87,7 +87,9 @@ fn an_hca_without_a_gpu_is_left_out_of_some_lists() {
     // Where one GPU is used, one HCA is near.
     let machines = [three(), three()];
     let mut used = nodes(&machines);
-    used.iter_mut().for_each(|node| node.gpus = Some(vec![1]));
+    for node in &mut used {
+        node.gpus = Some(vec![1]);
+    }
     let found = Bindings::of(&used, &Ceilings::default());
     let near = "=mlx5_1:1: those that are PIX or PXB of a GPU that is used; for each GPU that is used the nearest HCA that no other has; \
                 mlx5_1:1 alone";
@@ -269,23 +271,26 @@ fn levels_are_those_that_reach_other_pairs() {
 }
 
 #[test]
-fn settings_that_are_the_same_together_are_forbidden() {
-    let shown = |found: &Bindings| -> Vec<String> {
-        let words = |values: &Vec<Values>| values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" + ");
-        found.forbidden.iter().map(words).collect()
-    };
+fn settings_that_are_the_same_together_are_known() {
+    let words = |values: &Vec<Values>| values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" + ");
     // One GPU, one HCA at its switch, one at its bridge, one across sockets.
     let found = bindings(&[machine(&["xns"]), machine(&["xns"])]);
+    let idle: Vec<String> = found.idle.iter().map(|Idle { with, knob }| format!("{with}: {knob}")).collect();
     assert_eq!(
-        shown(&found),
+        idle,
         [
-            "NCCL_IB_HCA==mlx5_0:1,=mlx5_1:1,=mlx5_2:1 + NCCL_CROSS_NIC",
-            "NCCL_IB_HCA==mlx5_0:1 + NCCL_NET_GDR_LEVEL=PIX,PXB,PHB,SYS",
-            "NCCL_IB_HCA==mlx5_0:1,mlx5_1:1,mlx5_2:1 + NCCL_NET_GDR_LEVEL=PIX,PXB",
-            "NCCL_IB_HCA==mlx5_1:1 + NCCL_NET_GDR_LEVEL=LOC,PIX,PXB,SYS",
-            "NCCL_IB_HCA==mlx5_2:1 + NCCL_NET_GDR_LEVEL=LOC,PIX,PXB,PHB",
+            "NCCL_IB_HCA==mlx5_0:1: NCCL_CROSS_NIC",
+            "NCCL_IB_HCA==mlx5_0:1: NCCL_NET_GDR_LEVEL=PIX,PXB,PHB,SYS",
+            "NCCL_IB_HCA==mlx5_0:1,mlx5_1:1,mlx5_2:1: NCCL_NET_GDR_LEVEL=PIX,PXB",
+            "NCCL_IB_HCA==mlx5_1:1: NCCL_CROSS_NIC",
+            "NCCL_IB_HCA==mlx5_1:1: NCCL_NET_GDR_LEVEL=LOC,PIX,PXB",
+            "NCCL_IB_HCA==mlx5_2:1: NCCL_CROSS_NIC",
+            "NCCL_IB_HCA==mlx5_2:1: NCCL_NET_GDR_LEVEL=LOC,PIX,PXB,PHB",
         ]
     );
+    // Both reach the HCA at the bridge, which NCCL's own level does not.
+    let forbidden: Vec<String> = found.forbidden.iter().map(words).collect();
+    assert_eq!(forbidden, ["NCCL_IB_HCA==mlx5_1:1 + NCCL_NET_GDR_LEVEL=SYS"]);
 }
 
 fn interface(name: &str, ip: &str, prefix: u8) -> Interface {
@@ -333,12 +338,14 @@ fn interfaces_are_those_that_connect_the_nodes() {
             "eth9 not bound: is not there, is down or has no IPv4 address (n1)",
         ]
     );
-    assert_eq!(candidates(&bindings(&[a.clone()]), INTERFACES), ["one node has no network to choose"]);
+    assert_eq!(candidates(&bindings(std::slice::from_ref(&a)), INTERFACES), ["one node has no network to choose"]);
     assert!(bindings(&[three(), three()]).offer(INTERFACES).is_none(), "nobody tells of interfaces");
     // Two that are one machine share their addresses.
     let machines = [a.clone(), a];
     let mut same = nodes(&machines);
-    same.iter_mut().for_each(|node| node.machine_id = "boot");
+    for node in &mut same {
+        node.machine_id = "boot";
+    }
     let values = Bindings::of(&same, &Ceilings::default()).offer(INTERFACES).unwrap().values();
     assert_eq!(values.len(), 4 + 6, "{values:?}");
 }
@@ -366,7 +373,7 @@ fn what_is_the_same_as_no_setting_is_known() {
     assert_eq!(values, ["=a", "=b", "=c", "=a,b", "=a,c", "=b,c"]);
 }
 
-fn measured(hca: &str, outcome: Outcome) -> Vec<Ceiling> {
+fn measured(hca: &str, outcome: &Outcome) -> Vec<Ceiling> {
     let way = |node: &str, peer: &str| Ceiling {
         node: node.into(),
         hca: hca.into(),
@@ -383,7 +390,8 @@ fn what_was_measured_prunes_the_lists() {
     let machines = [three(), three()];
     let gbs = |gbs| Outcome::Measured { gbs, us: None };
     let of = |outcomes: [Outcome; 3]| {
-        let links = outcomes.into_iter().enumerate().flat_map(|(at, outcome)| measured(&format!("mlx5_{at}"), outcome));
+        let links =
+            outcomes.into_iter().enumerate().flat_map(|(at, outcome)| measured(&format!("mlx5_{at}"), &outcome));
         Bindings::of(&nodes(&machines), &Ceilings { links: links.collect() })
     };
     let found = of([gbs(40.0), gbs(4.0), gbs(36.5)]);
@@ -455,15 +463,12 @@ proptest! {
         }
     }
 
-    /// Of values that were forbidden together none is NCCL's own behaviour with anything but itself.
     #[test]
-    fn forbidden_settings_are_of_candidates(machines in prop::collection::vec(any_machine(), 1..3)) {
+    fn what_is_known_of_lists_is_of_candidates(machines in prop::collection::vec(any_machine(), 1..3)) {
         let found = bindings(&machines);
         let known: BTreeSet<String> =
             found.offer(HCAS).unwrap().candidates.iter().map(|candidate| candidate.value.clone()).collect();
-        for settings in &found.forbidden {
-            prop_assert_eq!(settings.len(), 2);
-            prop_assert!(settings[0].values.iter().all(|value| known.contains(value)));
-        }
+        let lists = found.forbidden.iter().map(|settings| &settings[0]).chain(found.idle.iter().map(|idle| &idle.with));
+        prop_assert!(lists.flat_map(|list| &list.values).all(|value| known.contains(value)));
     }
 }

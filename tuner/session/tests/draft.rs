@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf};
 
-use gdrtune_profiles::{profile::Profile, setting::SpaceSettings, space::SpaceFile};
+use gdrtune_profiles::{bindings::ceilings::Ceilings, profile::Profile, setting::SpaceSettings, space::SpaceFile};
 use gdrtune_session::{
     control::Controls,
     event::{Arm, Command, Event, Invocation, Phase, Record},
@@ -37,6 +37,7 @@ fn tune(cluster: &str, mut hear: impl FnMut(&Event) -> Option<Command> + Send + 
         goal: Goal::default(),
         space: SpaceFile::preset(SpaceFile::STANDARD).unwrap(),
         settings: SpaceSettings::default(),
+        ceilings: Ceilings::default(),
         budget_s: Some(60.0),
         max_trials: Some(1_500),
         strategy: Strategy::Auto,

@@ -1,6 +1,7 @@
 //! From what is to be searched and what is there to a space.
 
 use gdrtune_profiles::{
+    bindings::Idle,
     knob::{self, Kind, Knob},
     setting::Values,
     space::SelectedKnob,
@@ -171,7 +172,9 @@ impl Built {
         let mut forbidden: Vec<Vec<Values>> = facts.selection.forbidden.iter().filter(is_there).cloned().collect();
         forbidden.extend(self.conflicts(facts));
         forbidden.extend(self.idle_bindings(facts));
-        self.space.constraints = Constraints { conditions, forbidden };
+        let is_open = |idle: &&Idle| self.space.has(&idle.with.name) && searched(&self.space, &idle.knob.name);
+        let idle = facts.bindings.idle.iter().filter(is_open).cloned().collect();
+        self.space.constraints = Constraints { conditions, idle, forbidden };
     }
 
     /// Settings that are the same as others with the devices that they bind; what the user pinned is the user's business.

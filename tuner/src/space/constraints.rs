@@ -1,6 +1,6 @@
 //! Knobs that depend on each other: some are only searched where another has a value, some settings are not tried together.
 
-use gdrtune_profiles::setting::Values;
+use gdrtune_profiles::{bindings::Idle, setting::Values};
 
 use super::Dimension;
 
@@ -9,6 +9,8 @@ use super::Dimension;
 pub struct Constraints {
     /// A knob, and what another one must be set to. Elsewhere the first is left alone.
     pub conditions: Vec<(String, Values)>,
+    /// What does nothing with some values of another knob, and is left alone there.
+    pub idle: Vec<Idle>,
     /// Settings of which not all may hold at once.
     pub forbidden: Vec<Vec<Values>>,
 }
@@ -16,7 +18,7 @@ pub struct Constraints {
 impl Constraints {
     /// Whether knobs are independent.
     pub fn is_empty(&self) -> bool {
-        self.conditions.is_empty() && self.forbidden.is_empty()
+        self.conditions.is_empty() && self.idle.is_empty() && self.forbidden.is_empty()
     }
 
     pub(super) fn canonical(&self, dimensions: &[Dimension], vector: &[usize]) -> Option<Vec<usize>> {
@@ -33,12 +35,14 @@ impl Constraints {
         (!is_forbidden).then_some(vector)
     }
 
-    /// A knob that is set although its condition does not hold.
+    /// A knob that is set although it does nothing.
     fn inactive(&self, dimensions: &[Dimension], vector: &[usize]) -> Option<usize> {
-        self.conditions.iter().find_map(|(name, when)| {
+        let holds = |values: &Values| values.include(value(dimensions, vector, &values.name));
+        let unmet = self.conditions.iter().filter(|(_, when)| !holds(when)).map(|(name, _)| name);
+        let idle = self.idle.iter().filter(|idle| holds(&idle.with) && holds(&idle.knob)).map(|idle| &idle.knob.name);
+        unmet.chain(idle).find_map(|name| {
             let position = dimensions.iter().position(|dimension| dimension.name == *name)?;
-            let holds = when.include(value(dimensions, vector, &when.name));
-            (!holds && vector[position] != 0).then_some(position)
+            (vector[position] != 0).then_some(position)
         })
     }
 }
@@ -73,6 +77,7 @@ mod tests {
             constraints: Constraints {
                 conditions: vec![("B".to_owned(), values("A", &["2"])), ("C".to_owned(), values("B", &[]))],
                 forbidden: vec![vec![values("A", &["1"]), values("D", &[])]],
+                ..Constraints::default()
             },
             ..Space::default()
         }
@@ -96,6 +101,16 @@ mod tests {
         }
         // A=2: B none, or B 1 or 2 with three C each; times D. A none: times D. A=1 without D.
         assert_eq!(space.environments(), 7 * 2 + 2 + 1);
+    }
+
+    #[test]
+    fn what_does_nothing_with_another_value_is_left_alone_there() {
+        let mut space = space();
+        let idle = Idle { with: values("A", &["1"]), knob: values("D", &[]) };
+        space.constraints = Constraints { idle: vec![idle], ..Constraints::default() };
+        assert_eq!(space.canonical(&[1, 1, 2, 1]), Some(vec![1, 1, 2, 0]), "the same environment");
+        assert_eq!(space.canonical(&[1, 2, 2, 1]), Some(vec![1, 2, 2, 1]));
+        assert_eq!(space.environments(), 3 * 3 * (2 + 1 + 2));
     }
 
     #[test]

@@ -345,7 +345,11 @@ mod tests {
         let forbidden = ["A", "C"].map(|name| Values { name: name.to_owned(), values: vec!["1".to_owned()] }).to_vec();
         let space = Space {
             dimensions: ["A", "B", "C"].map(dimension).to_vec(),
-            constraints: Constraints { conditions: vec![("B".to_owned(), when)], forbidden: vec![forbidden] },
+            constraints: Constraints {
+                conditions: vec![("B".to_owned(), when)],
+                forbidden: vec![forbidden],
+                ..Constraints::default()
+            },
             ..Space::default()
         };
         let none = Pins::default();

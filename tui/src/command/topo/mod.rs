@@ -1,7 +1,7 @@
 //! `gdrtune topo`: how the devices of hosts are wired, from their agents or from files.
 
 mod json;
-mod text;
+pub(super) mod text;
 
 use std::{
     fs::File,

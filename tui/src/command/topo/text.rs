@@ -30,7 +30,9 @@ pub(super) fn text(survey: &Survey, bindings: Option<&Bindings>) -> String {
         lines.extend(survey.notes.iter().map(|note| format!("  warning: {note}")));
         lines.push(String::new());
     }
-    bindings.iter().for_each(|bindings| bindings_lines(bindings, &mut lines));
+    if let Some(bindings) = bindings {
+        bindings_lines(bindings, &mut lines);
+    }
     lines.pop();
     lines.iter().fold(String::new(), |mut text, line| {
         // Writing to a string cannot fail. Names of hosts, devices and files are others' words.
@@ -203,7 +205,7 @@ fn bindings_lines(bindings: &Bindings, lines: &mut Vec<String>) {
 }
 
 /// Rows of columns that are as wide as what is in them.
-fn table(rows: &[Vec<String>], lines: &mut Vec<String>) {
+pub(in crate::command) fn table(rows: &[Vec<String>], lines: &mut Vec<String>) {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| text::width(cell)).max();
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or_default()).collect();

@@ -240,6 +240,30 @@ mod tests {
     use crate::event::ScriptSetup;
 
     #[test]
+    fn what_was_probed_is_taken_from_the_store_and_only_of_these_nodes() {
+        let started = |script| Event::Script { script, setup: ScriptSetup::Site, fresh: false, items: Vec::new() };
+        let probed = |hca: &str| {
+            let text = format!(
+                r#"{{"links": [{{"node": "a", "hca": "{hca}", "port": 1, "peer": "b", "outcome": {{"measured": {{"gbs": 24.5}}}}}}]}}"#
+            );
+            Event::Ceilings(serde_json::from_str(&text).unwrap())
+        };
+        let set = Event::NodeSet { hosts: "a,c".into(), nodes: 2, ranks: 2, left_out: Vec::new() };
+        let of = |events: &[Event]| {
+            let record = |(seq, event): (u64, &Event)| Record { seq, t_ms: 0, event: event.clone() };
+            // As it is read from a store.
+            let lines = (0..).zip(events).map(record).map(|record| serde_json::to_string(&record).unwrap());
+            let records: Vec<Record> = lines.map(|line| serde_json::from_str(&line).unwrap()).collect();
+            Measured::of(&records).unwrap().ceilings.map(Event::Ceilings)
+        };
+        assert_eq!(of(&[probed("mlx5_0"), started(0)]), Some(probed("mlx5_0")));
+        assert_eq!(of(&[probed("mlx5_0"), set.clone(), started(0)]), None);
+        assert_eq!(of(&[probed("mlx5_0"), set, probed("mlx5_1")]), Some(probed("mlx5_1")));
+        assert_eq!(of(&[started(0)]), None);
+        assert!(is_decision(&probed("mlx5_0")), "what is searched follows from it");
+    }
+
+    #[test]
     fn what_was_measured_on_other_nodes_is_not_taken_up_and_its_numbers_are_not_used_again() {
         let script = |script| Event::Script { script, setup: ScriptSetup::Site, fresh: false, items: Vec::new() };
         let workers = |process| Event::WorkersStarted { process, setup: String::new(), setup_ms: 1.0, engine: None };

@@ -28,7 +28,9 @@ pub(crate) fn of_run(hosts: &[&str], slots: &[u32], inventories: &[Inventory], c
         inventories.iter().any(|node| node.site_env.get(variable).is_some() || by_conf(node, variable).is_some())
     };
     let set: Vec<&str> = bindings.offers.iter().map(|offer| offer.variable).filter(|variable| sets(variable)).collect();
-    set.into_iter().for_each(|variable| bindings.set_by_site(variable));
+    for variable in set {
+        bindings.set_by_site(variable);
+    }
     bindings
 }
 

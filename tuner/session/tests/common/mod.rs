@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gdrtune_profiles::{setting::SpaceSettings, space::SpaceFile, vocab::Point};
+use gdrtune_profiles::{bindings::ceilings::Ceilings, setting::SpaceSettings, space::SpaceFile, vocab::Point};
 use gdrtune_session::{
     control::Controls,
     event::{Command, Event, Invocation, Phase, Record, RunEnd},
@@ -61,8 +61,8 @@ impl Place {
             points,
             goal: Goal::default(),
             space: SpaceFile::preset(SpaceFile::STANDARD).unwrap(),
-            ceilings: Default::default(),
             settings: SpaceSettings::default(),
+            ceilings: Ceilings::default(),
             budget_s: Some(self.limits.0),
             max_trials: Some(self.limits.1),
             strategy: Strategy::Auto,
