@@ -57,7 +57,6 @@ fn every_collective_is_right_between_machines() {
 
 #[test]
 #[ignore = "runs in the guest"]
-#[expect(clippy::print_stdout, reason = "the log is what people look for")]
 fn the_fast_rail_is_found_and_shipped() {
     let folder = tempfile::tempdir().unwrap();
     let space = "channels = [2]\nprotocols = [\"simple\"]\nalgorithms = [\"ring\"]\n[[knob]]\nname = \"NCCL_IB_HCA\"\n";
@@ -89,7 +88,6 @@ impl Drop for Guard {
 
 #[test]
 #[ignore = "runs in the guest"]
-#[expect(clippy::print_stdout, reason = "the figures are what people look for")]
 fn a_cut_rail_is_told_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let bench = ["bench", "--sizes", "64K", "--repeats", "1000", "--trial-timeout", "60s"];
@@ -101,7 +99,7 @@ fn a_cut_rail_is_told_and_leaves_nothing() {
     let (before, started) = (sent(), Instant::now());
     let mut child = Guard(command.spawn().unwrap());
     while sent() < before + (256 << 10) {
-        assert!(started.elapsed() < Duration::from_secs(60), "no collective crosses rail 2");
+        assert!(started.elapsed() < Duration::from_mins(1), "no collective crosses rail 2");
         std::thread::sleep(Duration::from_millis(20));
     }
     shell("ip link set eth1 down");
