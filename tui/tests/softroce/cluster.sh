@@ -12,4 +12,4 @@ fi
 trap 'touch done' EXIT
 reach_client
 cp gdrtune /tmp/gdrtune
-timeout 170 ./tests cluster:: probe::
+timeout 210 ./tests cluster:: probe::
