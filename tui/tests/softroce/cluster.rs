@@ -107,7 +107,9 @@ fn a_cut_rail_is_told_and_leaves_nothing() {
     let status = child.0.wait().unwrap();
     let cut = cut.join().unwrap();
     shell("ip link set eth1 up");
-    lines.iter().for_each(|(_, line)| println!("{line}"));
+    for (_, line) in &lines {
+        println!("{line}");
+    }
     let told = lines.iter().find(|(_, line)| line.contains("lost rank") && line.contains("IBV_WC_"));
     let (told, _) = told.expect("the failure of verbs is told");
     println!("told {} ms after the cut", told.saturating_duration_since(cut).as_millis());
