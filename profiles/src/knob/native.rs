@@ -18,6 +18,5 @@ pub(super) const KNOBS: &[Knob] = &[
         Kind::Word(&["tcp", "verbs"]),
         "what carries data: tcp or verbs; unset, verbs where all ranks can",
     )
-    .engines(Engines::Native)
-    .tries(&["tcp", "verbs"]),
+    .engines(Engines::Native),
 ];
