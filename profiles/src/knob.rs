@@ -206,6 +206,8 @@ pub const GROUPS: &[Group] = &[
 pub const NATIVE_CHUNKSIZE: &str = native::CHUNKSIZE;
 /// Sockets of one channel of the native engine.
 pub const NATIVE_NSOCKS: &str = native::NSOCKS;
+/// What carries the native engine's data.
+pub const NATIVE_TRANSPORT: &str = native::TRANSPORT;
 
 /// Every knob, group by group.
 pub fn catalogue() -> impl Iterator<Item = &'static Knob> {
@@ -298,9 +300,10 @@ mod tests {
     }
 
     #[test]
-    fn the_interface_list_is_read_by_both_engines() {
+    fn lists_of_devices_are_read_by_both_engines() {
         assert!(knob("NCCL_SOCKET_IFNAME").unwrap().engines.include(Engine::Native));
-        assert!(!knob("NCCL_IB_HCA").unwrap().engines.include(Engine::Native));
+        assert!(knob("NCCL_IB_HCA").unwrap().engines.include(Engine::Native));
+        assert!(!knob("NCCL_CROSS_NIC").unwrap().engines.include(Engine::Native));
         assert!(!knob(NATIVE_NSOCKS).unwrap().engines.include(Engine::Nccl));
         assert!(knob(NATIVE_CHUNKSIZE).unwrap().engines.include(Engine::Sim));
     }

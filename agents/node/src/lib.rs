@@ -6,4 +6,6 @@
 pub mod agent;
 pub mod engine;
 pub mod inventory;
+#[cfg(feature = "rdma")]
+pub mod verbs;
 pub mod worker;

@@ -1,6 +1,6 @@
 //! Knobs of the verbs transport: which HCAs, and how they are driven.
 
-use super::{Kind, Knob};
+use super::{Engines, Kind, Knob};
 
 /// Service level and traffic class fields of an InfiniBand address handle and an IP header.
 const SERVICE_LEVEL: Kind = Kind::Int { min: 0, max: 15 };
@@ -37,6 +37,7 @@ pub(super) const KNOBS: &[Knob] = &[
         "GID index; leave unset since 2.21, it differs per HCA and node",
     ),
     Knob::system("NCCL_IB_HCA", Kind::Hcas, "HCAs: [^][=]hca[:port][,hca[:port]]; write = or names are prefixes")
+        .engines(Engines::Both)
         .conflicts(&["NCCL_IB_DISABLE"]),
     Knob::debugging("NCCL_IB_MERGE_NICS", Kind::Flag, "merge the ports of a dual-port NIC (default 1)")
         .since(2, 20)
@@ -55,10 +56,11 @@ pub(super) const KNOBS: &[Knob] = &[
         "queue pairs per connection; both ends use the larger",
     )
     .tries(&["1", "2", "4", "8"]),
-    Knob::system("NCCL_IB_RETRY_CNT", Kind::Int { min: 0, max: 7 }, "verbs retry count (default 7)"),
+    Knob::system("NCCL_IB_RETRY_CNT", Kind::Int { min: 0, max: 7 }, "verbs retry count (default 7)")
+        .engines(Engines::Both),
     Knob::system("NCCL_IB_ROCE_VERSION_NUM", Kind::Word(&["1", "2"]), "RoCE version of the chosen GID (default 2)")
         .since(2, 21),
-    Knob::system("NCCL_IB_SL", SERVICE_LEVEL, "InfiniBand service level"),
+    Knob::system("NCCL_IB_SL", SERVICE_LEVEL, "InfiniBand service level").engines(Engines::Both),
     Knob::debugging(
         "NCCL_IB_SPLIT_DATA_ON_QPS",
         Kind::Flag,
@@ -66,8 +68,9 @@ pub(super) const KNOBS: &[Knob] = &[
     )
     .since(2, 18)
     .tries(&["0", "1"]),
-    Knob::system("NCCL_IB_TC", TRAFFIC_CLASS, "InfiniBand or RoCE traffic class"),
+    Knob::system("NCCL_IB_TC", TRAFFIC_CLASS, "InfiniBand or RoCE traffic class").engines(Engines::Both),
     // 0, or 32 and more, mean an infinite timeout: a lost peer would hang the job.
-    Knob::system("NCCL_IB_TIMEOUT", Kind::Int { min: 1, max: 31 }, "verbs timeout, 4.096 us x 2^n (default 20)"),
+    Knob::system("NCCL_IB_TIMEOUT", Kind::Int { min: 1, max: 31 }, "verbs timeout, 4.096 us x 2^n (default 20)")
+        .engines(Engines::Both),
     Knob::debugging("NCCL_IB_USE_INLINE", Kind::Flag, "send control messages inline").tries(&["1"]),
 ];

@@ -41,14 +41,24 @@ pub(crate) fn gdrtune_as(program: &Path, home: &Path) -> Command {
 /// gigabytes.
 pub(crate) fn stripped_copy(folder: &Path) -> PathBuf {
     let copy = folder.join("gdrtune");
-    let status = Command::new("strip").arg("-o").arg(&copy).arg(GDRTUNE).status().expect("strip starts");
-    assert!(status.success(), "strip: {status}");
+    strip(Path::new(GDRTUNE), &copy);
     copy
+}
+
+/// Copies an executable without its debug information.
+pub(crate) fn strip(from: &Path, to: &Path) {
+    let status = Command::new("strip").arg("-o").arg(to).arg(from).status().expect("strip starts");
+    assert!(status.success(), "strip: {status}");
 }
 
 /// Runs to the end and returns what came out.
 pub(crate) fn output(command: &mut Command) -> Output {
     command.output().expect("gdrtune starts")
+}
+
+/// Standard output as text.
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Standard error as text.

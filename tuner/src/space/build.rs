@@ -128,7 +128,8 @@ impl Built {
         let Some(knob) = knob::knob(&selected.name).filter(|knob| knob.engines.include(facts.engine)) else { return };
         let name = nccl::name_for(knob.name, facts.nccl.version);
         let unmet = match facts.engine {
-            Engine::Native => None,
+            Engine::Native if !native::reads(facts, knob.name) => return,
+            Engine::Native => native::unmet(facts, knob.name),
             _ => nccl::unmet(facts, &facts.nccl, selected),
         };
         let offered = unmet.map_or_else(|| values(facts, knob, selected), Err);

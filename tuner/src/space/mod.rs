@@ -75,7 +75,7 @@ pub struct Facts {
     pub excludes: BTreeSet<String>,
     /// Variables whose value, the site's or none, must stay as it is.
     pub forced: BTreeSet<String>,
-    /// What NCCL said, where that is the engine.
+    /// What the engine said.
     pub nccl: NcclFacts,
 }
 

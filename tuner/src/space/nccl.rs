@@ -23,12 +23,12 @@ pub enum Transport {
     Socket,
     /// InfiniBand verbs, RoCE included.
     Verbs,
-    /// NCCL did not say; knobs of one transport are not offered.
+    /// The engine did not say; knobs of one transport are not offered.
     #[default]
     Unknown,
 }
 
-/// What NCCL said about this cluster.
+/// What NCCL said about this cluster. Of the native engine, only how its ranks are connected is known.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NcclFacts {
     /// Its version.

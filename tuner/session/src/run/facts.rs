@@ -14,7 +14,7 @@ use gdrtune_tuner::{
     bench::BenchInfo,
     space::{Built, Facts, LeftOut, NcclFacts, Space, SpaceError, Transport},
 };
-use gdrtune_wire::{EngineReport, Inventory, NetworkUse};
+use gdrtune_wire::{EngineReport, HcaPort, Inventory, NetworkUse};
 use sha2::{Digest, Sha256};
 
 use super::RunConfig;
@@ -111,7 +111,12 @@ fn set_by_site(inventories: &[Inventory], names: &[&str]) -> BTreeMap<String, St
     inventories.iter().flat_map(of_node).collect()
 }
 
-/// What a probe of NCCL says about the space.
+/// Whether every node has an active port of an HCA, so that it matters how ranks are connected.
+pub(super) fn have_hcas(inventories: &[Inventory]) -> bool {
+    inventories.iter().all(|node| node.hca_ports.iter().any(HcaPort::is_active))
+}
+
+/// What a probe of the engine says about the space.
 pub(crate) fn nccl(probe: &Probe, nodes: u32) -> NcclFacts {
     let report = &probe.report;
     NcclFacts {
@@ -128,7 +133,8 @@ pub(crate) fn nccl(probe: &Probe, nodes: u32) -> NcclFacts {
 
 fn transport(network: &NetworkUse) -> Transport {
     let is = |kind: &str| !network.paths.is_empty() && network.paths.iter().all(|path| path.contains(kind));
-    match (is("NET/Socket"), is("NET/IB")) {
+    // The last is the native engine's.
+    match (is("NET/Socket"), is("NET/IB") || is("verbs/")) {
         (true, _) => Transport::Socket,
         (_, true) => Transport::Verbs,
         // A network plugin of a vendor, or a mixture: knobs of the built-in transports may mean nothing there.

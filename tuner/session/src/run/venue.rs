@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use gdrtune_profiles::{
     bindings::{Bindings, HCAS, ceilings::Ceilings},
-    vocab::{Choice, Engine},
+    vocab::{Choice, Engine, Point},
 };
 use gdrtune_tuner::{
     bench::{Bench, BenchError, BenchInfo, Cancel},
@@ -202,12 +202,17 @@ impl Venue for ClusterVenue<'_, '_> {
     ) -> Result<Survey, RunError> {
         let environments = facts::site_environments(&self.present.hosts, self.present_inventories());
         recorder.record(Event::Site { environments });
-        let is_nccl = self.present.engine == Engine::Nccl;
-        let probe = if is_nccl { Some(probe(config, self.bench, recorder, cancel)?) } else { None };
+        let probe = match self.present.engine {
+            Engine::Nccl => Some(probe(config, self.bench, recorder, cancel)?),
+            Engine::Native if facts::have_hcas(self.present_inventories()) => {
+                Some(ask(config, self.bench, &smallest(&config.points), recorder, cancel)?)
+            }
+            _ => None,
+        };
         let info = self.bench.info();
         let bindings = self.bindings(&self.ceilings(config, told, recorder));
         let space = self.space(config, &info, probe.as_ref(), &bindings, recorder)?;
-        let report = probe.as_ref().map(|probe| &probe.report);
+        let report = probe.as_ref().map(|probe| &probe.report).filter(|report| report.version.is_some());
         Ok(Survey {
             info,
             shape: self.shape_of(&self.present.slots),
@@ -234,15 +239,21 @@ impl Venue for ClusterVenue<'_, '_> {
     }
 }
 
-/// Asks NCCL what it is and what it allows here.
-fn probe(
+/// The point of the fewest bytes.
+fn smallest(points: &[Point]) -> Vec<Point> {
+    points.iter().min_by_key(|point| point.bytes).into_iter().copied().collect()
+}
+
+/// Asks the engine at `points` what it is and how its ranks are connected.
+fn ask(
     config: &RunConfig,
     bench: &mut ClusterBench<'_>,
+    points: &[Point],
     recorder: &Recorder,
     cancel: &Cancel,
 ) -> Result<Probe, RunError> {
-    let probe = bench.probe(config.settings.pins.clone(), &config.points, cancel).map_err(|e| match e {
-        // Nothing is wrong with gdrtune: NCCL, a driver or a GPU is missing there, or a pinned setting is no good.
+    let probe = bench.probe(config.settings.pins.clone(), points, cancel).map_err(|e| match e {
+        // Nothing is wrong with gdrtune: a library, a driver or a device is missing there, or a pinned setting is no good.
         BenchError::Setup { why, .. } => RunError::Unusable(why),
         other => other.into(),
     })?;
@@ -252,8 +263,19 @@ fn probe(
         recorder.record(Event::Probed(engine));
     }
     for (point, why) in &probe.failures {
-        recorder.log(Level::Warn, "", format!("{point} with NCCL's own choice: {why}"));
+        recorder.log(Level::Warn, "", format!("{point} with the engine's own choice: {why}"));
     }
+    Ok(probe)
+}
+
+/// Asks NCCL what it is and what it allows here.
+fn probe(
+    config: &RunConfig,
+    bench: &mut ClusterBench<'_>,
+    recorder: &Recorder,
+    cancel: &Cancel,
+) -> Result<Probe, RunError> {
+    let probe = ask(config, bench, &config.points, recorder, cancel)?;
     for (&point, predictions) in &probe.predictions {
         let choice =
             |p: &gdrtune_wire::Prediction| Choice { algorithm: p.algorithm, protocol: p.protocol, channels: 0 };

@@ -4,25 +4,25 @@
 
 use std::{collections::BTreeSet, time::Instant};
 
+use gdrtune_profiles::vocab::Protocol;
 use rustix::event::PollFlags;
 
 use super::{
-    acceptor::Link,
-    mesh::{Connection, Mesh},
-    pump::{receive, send},
+    transport::{Connection, Link, Mesh},
     wait::Waiter,
 };
 use crate::engine::EngineError;
 
-/// The lane that barriers use.
-const LANE: usize = 0;
 const MESSAGE_BYTES: usize = 9;
 
-/// The connections that a rank's barriers use.
-pub(super) fn links(rank: u32, world: u32) -> BTreeSet<Link> {
+/// How the few bytes cross.
+const PROTOCOL: Protocol = Protocol::Ll;
+
+/// The connections that a rank's barriers use: those of one lane.
+pub(super) fn links(rank: u32, world: u32, lane: usize) -> BTreeSet<Link> {
     distances(world)
         .flat_map(|distance| [(rank + distance) % world, (rank + world - distance) % world])
-        .map(|peer| (peer, LANE))
+        .map(|peer| (peer, lane))
         .collect()
 }
 
@@ -32,17 +32,18 @@ fn distances(world: u32) -> impl Iterator<Item = u32> {
 
 /// Waits until every rank is here. `what` says for people what this rank is about to do.
 pub(super) fn meet(
-    mesh: &Mesh,
+    mesh: &mut Mesh,
     (rank, world): (u32, u32),
     (token, mut flag): (u64, bool),
     what: &str,
     deadline: Instant,
 ) -> Result<bool, EngineError> {
-    let connections = mesh.connections();
+    let lane = mesh.meeting_lane();
     for distance in distances(world) {
-        let to = mesh.position(((rank + distance) % world, LANE))?;
+        let to = mesh.table.position(((rank + distance) % world, lane))?;
         let source = (rank + world - distance) % world;
-        let from = mesh.position((source, LANE))?;
+        let from = mesh.table.position((source, lane))?;
+        let connections = mesh.table.connections();
         let mut message = [0; MESSAGE_BYTES];
         message[..8].copy_from_slice(&token.to_le_bytes());
         message[8] = u8::from(flag);
@@ -56,15 +57,15 @@ pub(super) fn meet(
     Ok(flag)
 }
 
-fn send_all(
-    connections: &[Connection],
+pub(super) fn send_all(
+    connections: &mut [Box<dyn Connection>],
     position: usize,
     mut bytes: &[u8],
     deadline: Instant,
 ) -> Result<(), EngineError> {
     let mut waiter = Waiter::new(deadline);
     while !bytes.is_empty() {
-        let sent = send(&connections[position], bytes)?;
+        let sent = connections[position].send(PROTOCOL, bytes)?;
         bytes = &bytes[sent..];
         if sent == 0 {
             waiter.wait(connections, || vec![(position, PollFlags::OUT)])?;
@@ -73,8 +74,8 @@ fn send_all(
     Ok(())
 }
 
-fn receive_all(
-    connections: &[Connection],
+pub(super) fn receive_all(
+    connections: &mut [Box<dyn Connection>],
     position: usize,
     room: &mut [u8],
     deadline: Instant,
@@ -82,7 +83,7 @@ fn receive_all(
     let mut waiter = Waiter::new(deadline);
     let mut done = 0;
     while done < room.len() {
-        match receive(&connections[position], &mut room[done..])? {
+        match connections[position].receive(PROTOCOL, &mut room[done..])? {
             Some(bytes) => done += bytes,
             None => waiter.wait(connections, || vec![(position, PollFlags::IN)])?,
         }

@@ -1,26 +1,27 @@
-//! Our own collectives on host memory over TCP.
+//! Our own collectives on host memory, over TCP or RDMA verbs.
 //!
-//! One thread per rank moves all data over non-blocking sockets; a second one only accepts connections. A call is planned
-//! ([`plan`]), bound to connections and run ([`pump`]). This module owns the order of things: bootstrap, connect, prepare,
-//! measure. It must not know how a plan is made or how bytes move.
+//! One thread per rank moves all data over connections that do not block ([`transport`]). A call is planned ([`plan`]), bound
+//! to connections and run ([`pump`]). This module owns the order of things: bootstrap, connect, prepare, measure. It must not
+//! know how a plan is made or how bytes move.
 
-mod acceptor;
 mod barrier;
-mod binding;
 mod config;
 mod element;
 #[cfg(feature = "test-faults")]
 mod fault;
-mod handshake;
-mod interfaces;
-mod mesh;
 pub(super) mod pattern;
 pub(super) mod plan;
 mod pump;
+#[cfg(any(test, feature = "rdma"))]
+mod ring;
 mod select;
 mod split;
+mod tcp;
 pub(super) mod timing;
+mod transport;
 mod tree;
+#[cfg_attr(not(feature = "rdma"), path = "no_verbs.rs")]
+mod verbs;
 mod wait;
 
 use std::{
@@ -29,29 +30,31 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gdrtune_wire::{Item, ItemOutcome, WorkerInit};
+use gdrtune_wire::{EngineReport, Item, ItemOutcome, WorkerInit};
 
-pub use self::config::{CHUNK_VARIABLE, IFNAME_VARIABLE, NativeConfig, SOCKETS_VARIABLE};
+pub use self::config::{
+    CHUNK_VARIABLE, HCA_VARIABLE, IFNAME_VARIABLE, NativeConfig, SOCKETS_VARIABLE, TRANSPORT_VARIABLE, Transport,
+    VerbsConfig,
+};
 use self::{
-    acceptor::{Acceptor, Identity},
     element::Kernel,
-    mesh::{Endpoint, Mesh},
     pattern::Pattern,
     plan::Call,
     pump::{Buffers, Pump},
     select::{Circumstances, Selected, select},
+    transport::{Identity, Mesh, Offer, Opened},
 };
 use super::{Engine, EngineError, RuleSource};
 
 /// Changes whenever ranks of different builds could not work together.
-const BOOTSTRAP_VERSION: u16 = 1;
+const BOOTSTRAP_VERSION: u16 = 2;
 
 /// What a rank tells the others.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct Bootstrap {
     version: u16,
     sockets_per_channel: usize,
-    endpoints: Vec<Endpoint>,
+    offer: Offer,
 }
 
 /// A rank of the native engine.
@@ -67,7 +70,7 @@ pub struct NativeEngine {
 /// How far the engine is.
 enum Stage {
     New,
-    Listening { acceptor: Acceptor, interfaces: Vec<String> },
+    Open(Box<Opened>),
     Connected(Box<Ready>),
     Broken,
 }
@@ -114,7 +117,7 @@ impl NativeEngine {
     }
 
     /// What the item runs; the error says why it cannot, and is the same on all ranks.
-    fn resolve(&self, item: &Item, interfaces: usize) -> Result<Resolved, String> {
+    fn resolve(&self, item: &Item, rails: usize) -> Result<Resolved, String> {
         let (collective, world) = (item.point.collective, self.init.world);
         if item.point.bytes > self.init.max_bytes {
             return Err(format!("{} bytes do not fit buffers of {}", item.point.bytes, self.init.max_bytes));
@@ -129,7 +132,7 @@ impl NativeEngine {
             return Err("the native engine has no CUDA graphs".to_owned());
         }
         let bytes = item.point.bytes as usize;
-        let at = Circumstances { collective, bytes, world, interfaces };
+        let at = Circumstances { collective, bytes, world, rails };
         let selected = if item.choice.is_some() {
             select(item.choice, at)?
         } else {
@@ -155,13 +158,13 @@ impl NativeEngine {
     fn take_ready(&mut self) -> Result<Box<Ready>, EngineError> {
         match std::mem::replace(&mut self.stage, Stage::Broken) {
             Stage::Connected(ready) => Ok(ready),
-            Stage::New | Stage::Listening { .. } => Err(EngineError::Order("measure comes after connect")),
+            Stage::New | Stage::Open(_) => Err(EngineError::Order("measure comes after connect")),
             Stage::Broken => Err(EngineError::Order("nothing comes after a failure")),
         }
     }
 
     /// Reads a rank's bootstrap bytes; the error says what does not fit.
-    fn read_peer(&self, bytes: &[u8], interfaces: &[String]) -> Result<Vec<Endpoint>, String> {
+    fn read_peer(&self, bytes: &[u8]) -> Result<Offer, String> {
         let peer: Bootstrap =
             postcard::from_bytes(bytes).map_err(|error| format!("its bootstrap bytes cannot be read: {error}"))?;
         if peer.version != BOOTSTRAP_VERSION {
@@ -171,20 +174,12 @@ impl NativeEngine {
         if theirs != ours {
             return Err(format!("it has {SOCKETS_VARIABLE}={theirs}, this rank {ours}: set one value on all ranks"));
         }
-        if peer.endpoints.len() != interfaces.len() {
-            let names: Vec<_> = peer.endpoints.iter().map(|endpoint| endpoint.interface.as_str()).collect();
-            return Err(format!(
-                "it binds {}, this rank {}: set {IFNAME_VARIABLE} so that all ranks bind as many",
-                names.join(", "),
-                interfaces.join(", ")
-            ));
-        }
-        Ok(peer.endpoints)
+        Ok(peer.offer)
     }
 
     fn measure_ready(&self, ready: &mut Ready, item: &Item) -> Result<ItemOutcome, EngineError> {
         let deadline = Instant::now() + Duration::from_millis(item.lease_ms);
-        let resolved = match self.resolve(item, ready.mesh.interface_count()) {
+        let resolved = match self.resolve(item, ready.mesh.rails()) {
             Ok(resolved) => resolved,
             Err(why) => return Ok(ItemOutcome::Unsupported(why)),
         };
@@ -194,8 +189,8 @@ impl NativeEngine {
             ready.buffers.grow_scratch();
         }
         let kernel = Kernel::new(item.data_type, item.op);
-        let pace = selected.pace(self.config.chunk_bytes);
-        let pump = Pump::new(plan, &ready.mesh, kernel, call.element, pace)?;
+        let manner = selected.manner(self.config.chunk_bytes);
+        let pump = Pump::new(plan, &ready.mesh.table, kernel, call.element, manner)?;
         let mut run = Run { engine: self, ready, pump, item, resolved, deadline };
         run.meet(false)?;
         if !item.check {
@@ -233,7 +228,7 @@ impl Run<'_> {
         if let Some(fault) = &self.engine.fault {
             fault.strike(self.item.point.collective, self.resolved.selected);
         }
-        self.pump.run(&self.ready.mesh, &mut self.ready.buffers, self.deadline)
+        self.pump.run(&mut self.ready.mesh, &mut self.ready.buffers, self.deadline)
     }
 
     /// Runs the call on known input. An outcome comes back where any rank's result is wrong; then all ranks stop here.
@@ -276,7 +271,7 @@ impl Run<'_> {
         self.ready.meetings += 1;
         let mut hasher = DefaultHasher::new();
         (&what, self.ready.meetings, self.engine.config.chunk_bytes).hash(&mut hasher);
-        barrier::meet(&self.ready.mesh, (init.rank, init.world), (hasher.finish(), flag), &what, self.deadline)
+        barrier::meet(&mut self.ready.mesh, (init.rank, init.world), (hasher.finish(), flag), &what, self.deadline)
     }
 }
 
@@ -294,48 +289,45 @@ impl Ready {
 
 impl Engine for NativeEngine {
     fn bootstrap(&mut self) -> Result<Vec<u8>, EngineError> {
-        let system = |what: &str| {
-            let what = what.to_owned();
-            |source| EngineError::System { what, source }
-        };
-        let all = interfaces::list().map_err(system("list network interfaces"))?;
-        let bound = binding::bind(&all, self.config.socket_ifname.as_deref())?;
-        let addresses: Vec<_> = bound.iter().map(|interface| interface.address).collect();
-        let acceptor = Acceptor::start(self.identity(), &addresses).map_err(system("listen for data connections"))?;
-        let interfaces: Vec<_> = bound.into_iter().map(|interface| interface.name).collect();
-        let endpoint =
-            |(interface, address): (&String, &_)| Endpoint { interface: interface.clone(), address: *address };
+        let opened = Opened::open(&self.identity(), &self.config)?;
         let blob = Bootstrap {
             version: BOOTSTRAP_VERSION,
             sockets_per_channel: self.config.sockets_per_channel,
-            endpoints: interfaces.iter().zip(acceptor.addresses()).map(endpoint).collect(),
+            offer: opened.offer()?,
         };
-        let bytes = postcard::to_stdvec(&blob)
-            .map_err(|error| system("encode the bootstrap bytes")(std::io::Error::other(error)))?;
-        self.stage = Stage::Listening { acceptor, interfaces };
+        let bytes = postcard::to_stdvec(&blob).map_err(|error| EngineError::System {
+            what: "encode the bootstrap bytes".to_owned(),
+            source: std::io::Error::other(error),
+        })?;
+        self.stage = Stage::Open(Box::new(opened));
         Ok(bytes)
     }
 
     fn connect(&mut self, peers: &[Vec<u8>], deadline: Instant) -> Result<(), EngineError> {
-        let Stage::Listening { acceptor, interfaces } = std::mem::replace(&mut self.stage, Stage::Broken) else {
+        let Stage::Open(opened) = std::mem::replace(&mut self.stage, Stage::Broken) else {
             return Err(EngineError::Order("connect comes once, after bootstrap"));
         };
         if peers.len() != self.init.world as usize {
             let why = format!("{} ranks' bootstrap bytes came for a group of {}", peers.len(), self.init.world);
             return Err(EngineError::Peer { rank: self.init.rank, why });
         }
-        let mut endpoints = Vec::with_capacity(peers.len());
+        let mut offers = Vec::with_capacity(peers.len());
         for (rank, bytes) in peers.iter().enumerate() {
-            let endpoint = self.read_peer(bytes, &interfaces);
-            endpoints.push(endpoint.map_err(|why| EngineError::Peer { rank: rank as u32, why })?);
+            let offer = self.read_peer(bytes);
+            offers.push(offer.map_err(|why| EngineError::Peer { rank: rank as u32, why })?);
         }
-        let sockets = self.config.sockets_per_channel;
-        let mut mesh = Mesh::new(self.identity(), acceptor, interfaces, endpoints, sockets);
+        let mut mesh = opened.meet(&self.identity(), &self.config, offers)?;
         // The barrier's connections prove that the ranks can reach each other; all others follow with the scripts.
-        mesh.ensure(&barrier::links(self.init.rank, self.init.world), deadline)?;
+        let links = barrier::links(self.init.rank, self.init.world, mesh.meeting_lane());
+        mesh.ensure(&links, deadline)?;
         let buffers = Buffers::new(self.init.max_bytes as usize);
         self.stage = Stage::Connected(Box::new(Ready { mesh, buffers, touched: 0, meetings: 0 }));
         Ok(())
+    }
+
+    fn report(&self) -> EngineReport {
+        let Stage::Connected(ready) = &self.stage else { return EngineReport::default() };
+        EngineReport { network: ready.mesh.network(), ..EngineReport::default() }
     }
 
     fn prepare(&mut self, items: &[Item], deadline: Instant) -> Result<(), EngineError> {
@@ -343,7 +335,7 @@ impl Engine for NativeEngine {
         let mut links = BTreeSet::new();
         for item in items {
             // What cannot be run needs no connection; `measure` says why.
-            if let Ok(resolved) = self.resolve(item, ready.mesh.interface_count()) {
+            if let Ok(resolved) = self.resolve(item, ready.mesh.rails()) {
                 links.extend(resolved.call.plan().links());
             }
         }

@@ -1,20 +1,17 @@
-//! Moves the bytes of a plan: one thread, non-blocking sockets, no more order than the plan's gates demand.
+//! Moves the bytes of a plan: one thread, connections that do not block, no more order than the plan's gates demand.
 //!
 //! Received bytes are combined or stored as they come, and gated segments go out as soon as the protocol lets them, so that
-//! receiving, combining and sending overlap. Outstanding data is bounded by the sockets' buffers, which are the credits of
-//! the chunked protocol: a receiver that does not read stops its sender.
+//! receiving, combining and sending overlap. Outstanding data is bounded by the connections.
 
-use std::{
-    io::{ErrorKind, Read, Write},
-    time::Instant,
-};
+use std::time::Instant;
 
+use gdrtune_profiles::vocab::Protocol;
 use rustix::event::PollFlags;
 
 use super::{
     element::Kernel,
-    mesh::{Connection, Mesh},
     plan::{Action, Area, Gate, Place, Plan, ReceiveSegment, SendSegment},
+    transport::{Connection, Mesh, Table},
     wait::Waiter,
 };
 use crate::engine::EngineError;
@@ -44,13 +41,21 @@ impl Pace {
         }
     }
 
-    /// Most bytes for one system call.
+    /// Most bytes at a time.
     fn burst(self) -> usize {
         match self {
             Self::Whole => usize::MAX,
             Self::Pieces(piece) => piece,
         }
     }
+}
+
+/// How a protocol moves data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Manner {
+    /// Which it is: connections may move its bytes in a way of its own.
+    pub(super) protocol: Protocol,
+    pub(super) pace: Pace,
 }
 
 /// The memory that calls work on.
@@ -125,7 +130,7 @@ struct Sender {
     current: usize,
     /// Bytes of the current segment that are sent.
     done: usize,
-    /// Whether the socket took less than it was offered.
+    /// Whether the connection took less than it was offered.
     is_blocked: bool,
 }
 
@@ -140,24 +145,24 @@ pub(super) struct Pump {
     copies: Vec<super::plan::LocalCopy>,
     kernel: Kernel,
     element: usize,
-    pace: Pace,
+    manner: Manner,
 }
 
 impl Pump {
-    /// Binds a plan to the mesh's connections.
+    /// Binds a plan to its connections.
     pub(super) fn new(
         plan: Plan,
-        mesh: &Mesh,
+        table: &Table,
         kernel: Kernel,
         element: usize,
-        pace: Pace,
+        manner: Manner,
     ) -> Result<Self, EngineError> {
         let mut lanes = Vec::new();
         for lane in plan.lanes {
             let (mut receivers, mut senders) = (Vec::new(), Vec::new());
             for stream in lane.receives {
                 receivers.push(Receiver {
-                    connection: mesh.position((stream.peer, lane.lane))?,
+                    connection: table.position((stream.peer, lane.lane))?,
                     segments: stream.segments,
                     current: 0,
                     done: 0,
@@ -167,18 +172,18 @@ impl Pump {
                 });
             }
             for stream in lane.sends {
-                let connection = mesh.position((stream.peer, lane.lane))?;
+                let connection = table.position((stream.peer, lane.lane))?;
                 senders.push(Sender { connection, segments: stream.segments, current: 0, done: 0, is_blocked: false });
             }
             lanes.push(Lane { receivers, senders });
         }
-        Ok(Self { lanes, copies: plan.copies, kernel, element, pace })
+        Ok(Self { lanes, copies: plan.copies, kernel, element, manner })
     }
 
     /// Runs the call once. `deadline` is that of the item.
-    pub(super) fn run(&mut self, mesh: &Mesh, buffers: &mut Buffers, deadline: Instant) -> Result<(), EngineError> {
+    pub(super) fn run(&mut self, mesh: &mut Mesh, buffers: &mut Buffers, deadline: Instant) -> Result<(), EngineError> {
         self.rewind();
-        let connections = mesh.connections();
+        let connections = mesh.table.connections();
         self.push_all(connections, buffers)?;
         for copy in &self.copies {
             buffers.copy(copy.source, copy.target, copy.bytes);
@@ -214,7 +219,11 @@ impl Pump {
         })
     }
 
-    fn pull_all(&mut self, connections: &[Connection], buffers: &mut Buffers) -> Result<bool, EngineError> {
+    fn pull_all(
+        &mut self,
+        connections: &mut [Box<dyn Connection>],
+        buffers: &mut Buffers,
+    ) -> Result<bool, EngineError> {
         let mut has_moved = false;
         for lane in &mut self.lanes {
             for index in 0..lane.receivers.len() {
@@ -222,19 +231,19 @@ impl Pump {
                 let receiver = &mut lane.receivers[index];
                 if allowed > 0 {
                     has_moved |=
-                        receiver.pull(connections, buffers, (self.kernel, self.element, self.pace), allowed)?;
+                        receiver.pull(connections, buffers, (self.kernel, self.element, self.manner), allowed)?;
                 }
             }
         }
         Ok(has_moved)
     }
 
-    fn push_all(&mut self, connections: &[Connection], buffers: &Buffers) -> Result<bool, EngineError> {
+    fn push_all(&mut self, connections: &mut [Box<dyn Connection>], buffers: &Buffers) -> Result<bool, EngineError> {
         let mut has_moved = false;
         for lane in &mut self.lanes {
             let Lane { receivers, senders } = lane;
             for sender in senders {
-                has_moved |= sender.push(connections, buffers, receivers, self.pace)?;
+                has_moved |= sender.push(connections, buffers, receivers, self.manner)?;
             }
         }
         Ok(has_moved)
@@ -274,26 +283,27 @@ impl Receiver {
     /// Receives once; false where nothing was there.
     fn pull(
         &mut self,
-        connections: &[Connection],
+        connections: &mut [Box<dyn Connection>],
         buffers: &mut Buffers,
-        (kernel, element, pace): (Kernel, usize, Pace),
+        (kernel, element, Manner { protocol, pace }): (Kernel, usize, Manner),
         allowed: usize,
     ) -> Result<bool, EngineError> {
         let segment = &self.segments[self.current];
-        let connection = &connections[self.connection];
+        let connection = &mut connections[self.connection];
         let target = Place { start: segment.target.start + self.done, ..segment.target };
         let allowed = allowed.min(pace.burst());
         let advanced = match segment.action {
             Action::Copy => {
                 let room = &mut buffers.areas[target.area as usize][target.start..target.start + allowed];
-                let Some(bytes) = receive(connection, room)? else { return Ok(false) };
+                let Some(bytes) = connection.receive(protocol, room)? else { return Ok(false) };
                 bytes
             }
             Action::Combine(operand) => {
                 let carried = self.carried;
                 buffers.staging[..carried].copy_from_slice(&self.carry[..carried]);
                 let room = (carried + allowed).min(STAGING_BYTES);
-                let Some(bytes) = receive(connection, &mut buffers.staging[carried..room])? else { return Ok(false) };
+                let room = &mut buffers.staging[carried..room];
+                let Some(bytes) = connection.receive(protocol, room)? else { return Ok(false) };
                 let whole = (carried + bytes) / element * element;
                 self.carried = carried + bytes - whole;
                 self.carry[..self.carried].copy_from_slice(&buffers.staging[whole..carried + bytes]);
@@ -312,13 +322,13 @@ impl Receiver {
 }
 
 impl Sender {
-    /// Sends what the gates and the socket let through; false where that is nothing.
+    /// Sends what the gates and the connection let through; false where that is nothing.
     fn push(
         &mut self,
-        connections: &[Connection],
+        connections: &mut [Box<dyn Connection>],
         buffers: &Buffers,
         receivers: &[Receiver],
-        pace: Pace,
+        Manner { protocol, pace }: Manner,
     ) -> Result<bool, EngineError> {
         self.is_blocked = false;
         let mut has_moved = false;
@@ -330,7 +340,7 @@ impl Sender {
             }
             let bytes = (released - self.done).min(pace.burst());
             let source = Place { start: segment.source.start + self.done, ..segment.source };
-            let sent = send(&connections[self.connection], buffers.at(source, bytes))?;
+            let sent = connections[self.connection].send(protocol, buffers.at(source, bytes))?;
             has_moved |= sent > 0;
             self.done += sent;
             if self.done == segment.bytes {
@@ -347,24 +357,5 @@ impl Sender {
             }
         }
         Ok(has_moved)
-    }
-}
-
-/// Receives what is there, up to the room; `None` where that is nothing.
-pub(super) fn receive(connection: &Connection, room: &mut [u8]) -> Result<Option<usize>, EngineError> {
-    match (&connection.stream).read(room) {
-        Ok(0) => Err(EngineError::PeerLost { rank: connection.peer, why: "it closed the connection".to_owned() }),
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
-        Err(error) => Err(EngineError::PeerLost { rank: connection.peer, why: error.to_string() }),
-    }
-}
-
-/// Sends what the socket takes at once.
-pub(super) fn send(connection: &Connection, bytes: &[u8]) -> Result<usize, EngineError> {
-    match (&connection.stream).write(bytes) {
-        Ok(sent) => Ok(sent),
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(0),
-        Err(error) => Err(EngineError::PeerLost { rank: connection.peer, why: error.to_string() }),
     }
 }

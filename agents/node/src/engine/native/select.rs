@@ -2,7 +2,7 @@
 
 use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, Protocol};
 
-use super::pump::Pace;
+use super::pump::{Manner, Pace};
 
 /// NCCL's own limit since 2.25 (`MAXCHANNELS`, `src/include/device.h`).
 const MAX_CHANNELS: usize = 64;
@@ -29,13 +29,14 @@ impl Selected {
         collective.has_choice().then_some(Choice { algorithm, protocol, channels: channels as u16 })
     }
 
-    /// How the protocol lets data out.
-    pub(super) const fn pace(self, chunk_bytes: usize) -> Pace {
-        match self.protocol {
+    /// How the protocol moves data.
+    pub(super) const fn manner(self, chunk_bytes: usize) -> Manner {
+        let pace = match self.protocol {
             Protocol::Ll => Pace::Whole,
             Protocol::Ll128 => Pace::Pieces(SLOT_BYTES),
             Protocol::Simple => Pace::Pieces(chunk_bytes),
-        }
+        };
+        Manner { protocol: self.protocol, pace }
     }
 }
 
@@ -45,8 +46,8 @@ pub(super) struct Circumstances {
     pub(super) collective: Collective,
     pub(super) bytes: usize,
     pub(super) world: u32,
-    /// Bound interfaces.
-    pub(super) interfaces: usize,
+    /// Bound interfaces or HCA ports, which channels go round over.
+    pub(super) rails: usize,
 }
 
 /// Follows `choice` as far as the engine can. The error says for people why it cannot.
@@ -69,9 +70,9 @@ pub(super) fn select(choice: Option<Choice>, at: Circumstances) -> Result<Select
     Ok(Selected { algorithm: choice.algorithm, protocol: choice.protocol, channels })
 }
 
-/// At least one channel for each interface, as NCCL builds a ring for each; at most what the message is worth.
+/// At least one channel for each rail, as NCCL builds a ring for each; at most what the message is worth.
 fn possible_channels(wanted: usize, at: Circumstances) -> usize {
-    wanted.max(at.interfaces).min(MAX_CHANNELS).min((at.bytes / MIN_CHANNEL_BYTES).max(1))
+    wanted.max(at.rails).min(MAX_CHANNELS).min((at.bytes / MIN_CHANNEL_BYTES).max(1))
 }
 
 /// The engine's own choice, by size alone, as NCCL's tuning chooses: the tree's few messages while latency rules, the
@@ -92,8 +93,8 @@ fn own_choice(at: Circumstances) -> Selected {
 mod tests {
     use super::*;
 
-    const fn at(bytes: usize, interfaces: usize) -> Circumstances {
-        Circumstances { collective: Collective::AllReduce, bytes, world: 4, interfaces }
+    const fn at(bytes: usize, rails: usize) -> Circumstances {
+        Circumstances { collective: Collective::AllReduce, bytes, world: 4, rails }
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub(super) struct MemoryLeft {
 }
 
 /// Device memory. Freed when dropped.
-pub(super) struct Memory {
+pub(crate) struct Memory {
     pointer: CUdeviceptr,
     bytes: usize,
     /// The other allocator's function to free it; the driver's where there is none.
@@ -174,7 +174,7 @@ impl fmt::Display for MemoryLeft {
 
 impl Memory {
     /// Memory on the device whose context is current; `None` where there is not enough.
-    pub(super) fn allocate(bytes: usize) -> Result<Option<Self>, EngineError> {
+    pub(crate) fn allocate(bytes: usize) -> Result<Option<Self>, EngineError> {
         // SAFETY: the driver takes any size, and says so where no context is current.
         match unsafe { result::malloc_sync(bytes.max(1)) } {
             Ok(pointer) => Ok(Some(Self { pointer, bytes, free: None })),
@@ -197,7 +197,7 @@ impl Memory {
     }
 
     /// The address of a byte, as NCCL takes it.
-    pub(super) fn address(&self, start: usize) -> *mut c_void {
+    pub(crate) fn address(&self, start: usize) -> *mut c_void {
         std::ptr::with_exposed_provenance_mut(self.pointer as usize + start)
     }
 }

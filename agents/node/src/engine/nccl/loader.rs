@@ -94,7 +94,7 @@ impl Nccl {
 }
 
 /// Makes sure that the CUDA driver is there: its bindings panic where it is not.
-pub(super) fn load_driver() -> Result<(), EngineError> {
+pub(crate) fn load_driver() -> Result<(), EngineError> {
     let mut failures = Vec::new();
     for name in DRIVER_NAMES {
         // SAFETY: the driver's constructors may run.

@@ -14,13 +14,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gdrtune_wire::SessionKey;
 use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
     rand::{GetRandomFlags, getrandom},
 };
 
-use super::handshake::{End, HELLO_BYTES, Hello, NONCE_BYTES, PROOF_BYTES, is_same_proof, prove};
+use super::{
+    super::transport::{Identity, Link},
+    handshake::{End, HELLO_BYTES, Hello, NONCE_BYTES, PROOF_BYTES, is_same_proof, prove},
+};
 
 /// Time for one handshake. A peer's takes a few round trips.
 pub(super) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
@@ -28,9 +30,6 @@ pub(super) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 /// Connections in mid-handshake. Where there are more the oldest goes: a peer's handshake is over long before, and a peer
 /// that is pushed out dials again.
 const MAX_PENDING: usize = 256;
-
-/// Key of a connection: the peer's rank and the lane.
-pub(super) type Link = (u32, usize);
 
 #[derive(Default)]
 struct Arrivals {
@@ -43,14 +42,6 @@ impl Arrivals {
         // The map is whole after every statement, so a panic elsewhere does not harm it.
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Who this rank is to those that dial it.
-#[derive(Debug, Clone)]
-pub(super) struct Identity {
-    pub(super) rank: u32,
-    pub(super) world: u32,
-    pub(super) key: SessionKey,
 }
 
 /// The listening end of a rank. Dropping it ends its thread and closes its sockets.

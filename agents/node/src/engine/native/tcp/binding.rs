@@ -5,7 +5,7 @@
 
 use gdrtune_profiles::grammar::ifname::InterfaceList;
 
-use super::{config::IFNAME_VARIABLE, interfaces::LocalInterface};
+use super::{super::config::IFNAME_VARIABLE, interfaces::LocalInterface};
 use crate::engine::EngineError;
 
 /// NCCL's own limit (`MAX_IFS`, `src/include/socket.h`).

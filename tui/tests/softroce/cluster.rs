@@ -1,0 +1,116 @@
+//! gdrtune itself on two machines that are joined by two rails, the native engine over verbs. These run in the first of them.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use gdrtune_profiles::profile::Profile;
+
+use crate::{common, guest::shell};
+
+/// What each machine does; `./tests` are those of this module. The second serves until the first is through.
+pub(crate) const SCRIPT: &str = include_str!("cluster.sh");
+
+fn gdrtune(arguments: &[&str], folder: &Path) -> Command {
+    let mut command = Command::new("/tmp/gdrtune");
+    command.arg(arguments[0]).args(["-w", "vm1,vm2", "--launcher-cmd", "/tmp/reach {host} {agent_line}"]);
+    command.args(&arguments[1..]).current_dir(folder).env("XDG_STATE_HOME", folder.join("state"));
+    command.stdin(Stdio::null());
+    command
+}
+
+/// As [`gdrtune`], where nothing is cut: a machine that is emulated may stand still for longer than adapters wait.
+fn patient(arguments: &[&str], folder: &Path) -> Command {
+    let mut command = gdrtune(arguments, folder);
+    command.args(["--site", "site.toml"]);
+    fs::write(folder.join("site.toml"), "[environment]\nNCCL_IB_TIMEOUT = \"18\"\n").unwrap();
+    command
+}
+
+/// Processes of gdrtune on both machines; the second one answers by way of the folder that they share.
+fn left_over() -> String {
+    shell("rm -f answer; touch asked; while [ ! -e answer ]; do sleep 0.1; done");
+    let list = Command::new("sh").args(["-c", "ps; cat answer"]).output().unwrap();
+    let of_gdrtune = |line: &&str| line.contains("gdrtune agent") || line.contains("gdrtune worker");
+    common::stdout(&list).lines().filter(of_gdrtune).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+#[ignore = "runs in the guest"]
+fn every_collective_is_right_between_machines() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["bench", "--sizes", "40K", "--choices", "all", "--csv", "grid.csv", "--repeats", "1"];
+    let grid = patient(&arguments, folder.path()).output().unwrap();
+    assert!(grid.status.success(), "{}", common::stderr(&grid));
+    let rows = fs::read_to_string(folder.path().join("grid.csv")).unwrap();
+    for protocol in ["ll", "ll128", "simple"] {
+        assert!(rows.lines().any(|row| row.contains(&format!(",{protocol},"))), "{protocol}:\n{rows}");
+    }
+    let others = "allgather,reducescatter,broadcast,reduce,alltoall,sendrecv";
+    let arguments = ["bench", "--collectives", others, "--sizes", "40K", "--repeats", "1"];
+    let others = patient(&arguments, folder.path()).output().unwrap();
+    assert!(others.status.success(), "{}", common::stderr(&others));
+}
+
+#[test]
+#[ignore = "runs in the guest"]
+#[expect(clippy::print_stdout, reason = "the log is what people look for")]
+fn the_fast_rail_is_found_and_shipped() {
+    let folder = tempfile::tempdir().unwrap();
+    let space = "channels = [2]\nprotocols = [\"simple\"]\nalgorithms = [\"ring\"]\n[[knob]]\nname = \"NCCL_IB_HCA\"\n";
+    fs::write(folder.path().join("space.toml"), space).unwrap();
+    shell("tc qdisc replace dev eth1 root tbf rate 4mbit burst 8k latency 400ms");
+    let tune = ["tune", "--headless", "--sizes", "64K", "--space", "space.toml", "--budget", "60s", "--out", "out"];
+    let tuned = patient(&tune, folder.path()).output().unwrap();
+    shell("tc qdisc del dev eth1 root");
+    let log = common::stderr(&tuned);
+    println!("{log}");
+    assert!(tuned.status.success(), "{log}");
+    let profile = fs::read_to_string(folder.path().join("out/profile.toml")).unwrap();
+    let (profile, _) = Profile::parse(&profile, "profile.toml").unwrap();
+    assert_eq!(profile.environment().get("NCCL_IB_HCA"), Some("=rxe1:1"), "{log}");
+    let emitted = fs::read_to_string(folder.path().join("out/profile.env")).unwrap();
+    assert!(emitted.contains("NCCL_IB_HCA==rxe1:1"), "{emitted}");
+    assert_eq!(left_over(), "");
+}
+
+/// Ends a child that a failed test leaves.
+struct Guard(Child);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[test]
+#[ignore = "runs in the guest"]
+#[expect(clippy::print_stdout, reason = "the figures are what people look for")]
+fn a_cut_rail_is_told_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let bench = ["bench", "--sizes", "64K", "--repeats", "1000", "--trial-timeout", "60s"];
+    let log = fs::File::create(folder.path().join("log")).unwrap();
+    let mut command = gdrtune(&bench, folder.path());
+    command.stdout(log.try_clone().unwrap()).stderr(log);
+    let sent =
+        || -> u64 { fs::read_to_string("/sys/class/net/eth1/statistics/tx_bytes").unwrap().trim().parse().unwrap() };
+    let (before, started) = (sent(), Instant::now());
+    let mut child = Guard(command.spawn().unwrap());
+    while sent() < before + (256 << 10) {
+        assert!(started.elapsed() < Duration::from_secs(60), "no collective crosses rail 2");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    shell("ip link set eth1 down");
+    let cut = Instant::now();
+    let status = child.0.wait().unwrap();
+    let after = cut.elapsed();
+    shell("ip link set eth1 up");
+    let said = fs::read_to_string(folder.path().join("log")).unwrap();
+    println!("{said}\nended with {status}, {} ms after the cut", after.as_millis());
+    assert!(!status.success() && said.contains("lost rank") && said.contains("IBV_WC_"), "{said}");
+    assert_eq!(left_over(), "");
+}
