@@ -12,7 +12,7 @@
 //! Words of a line `gpus` hold for all GPUs (`name=value`, as `nvidia-smi` prints the value: `memory`, `bar1`, `persistence`, `ecc`, `mig`,
 //! `clocks` and `most_clocks` (SM, memory), `limits`, `fabric`, `architecture`, `cuda`, `iommu`), and a GPU's own ones before them; of such a machine the tree has
 //! `nvidia-smi-q.xml`. `hcas` does the same for HCAs: `fw`, `board`, `kind`, `driver`, `pci`, `vfs`, `node_guid`, `lid`, `sm_lid`, `gid` and
-//! `gid2` (index, address, kind, network device), `net` (name, state, speed, MTU), `counters` (name=value). `bridges` has PCI's
+//! `gid2` (index, address, kind, network device), `net` (name, state, speed, MTU), `counters` (name=value), and `relaxed=`, which only root reads. `bridges` has PCI's
 //! numbers of all bridges, and with `acs=` what only root reads. `module NAME VERSION`, `cpu` and `file PATH TEXT` are what they say; `\n`
 //! in a text is a line break.
 
@@ -77,14 +77,14 @@ impl Tree<'_> {
     }
 
     /// What `bridges` says of one at this folder.
-    fn bridge(&self, folder: &str, address: &str, keys: &[&str]) {
+    fn bridge(&self, folder: &str, address: &str, kind: u16, keys: &[&str]) {
         let (vendor, device) = get(keys, "pci").and_then(|numbers| numbers.split_once(':')).unwrap_or_default();
         for (name, text) in [("vendor", vendor), ("device", device)] {
             self.file(&format!("{folder}/{name}"), &format!("0x{text}"));
         }
         if let Some(acs) = get(keys, "acs") {
             let path = self.root.join(folder).join("config");
-            fs::write(path, config_space(acs == "on")).expect("the tree can be written");
+            fs::write(path, config_space(kind, 0, acs == "on")).expect("the tree can be written");
         }
         if !self.root.join(format!("sys/bus/pci/devices/{address}")).exists() {
             self.link(&format!("sys/bus/pci/devices/{address}"), folder);
@@ -120,11 +120,13 @@ impl Tree<'_> {
     fn bridges(&self, folder: &str, keys: &[&str]) {
         let (above, _) = folder.rsplit_once('/').expect("a folder");
         let is_address = |name: &str| name.matches(':').count() == 2 && name.contains('.');
+        // A root port, then a switch's two ports in turn (PCI Express Base Specification, device/port type).
+        let mut kinds = [4].into_iter().chain([5, 6].into_iter().cycle());
         for (at, _) in above.match_indices('/').chain([(above.len(), "")]) {
             let bridge = &above[..at];
             let address = bridge.rsplit('/').next().expect("a name");
             if !keys.is_empty() && is_address(address) {
-                self.bridge(bridge, address, keys);
+                self.bridge(bridge, address, kinds.next().expect("it has no end"), keys);
             }
         }
     }
@@ -198,6 +200,12 @@ impl Tree<'_> {
         self.bridges(&folder, bridges);
         if let Some(group) = get(keys, "iommu") {
             self.iommu(&folder, &address, group);
+        }
+        if let Some(relaxed) = get(keys, "relaxed") {
+            // Payloads of 256 bytes and reads of 4096.
+            let control = 0x5020 | if relaxed == "on" { 0x10 } else { 0 };
+            fs::write(self.root.join(&folder).join("config"), config_space(0, control, false))
+                .expect("the tree can be written");
         }
         let own = format!("{folder}/infiniband/{name}");
         for (number, key) in [(1, "port"), (2, "port2")] {
@@ -308,14 +316,15 @@ fn log_of(address: &str, uuid: &str, model: &str, keys: &[&str]) -> String {
     text + "</gpu>\n"
 }
 
-/// What root reads of a downstream port: capabilities of PCI Express and of access control services.
-fn config_space(acs: bool) -> Vec<u8> {
+/// What root reads of a device of this type, with this control word: capabilities of PCI Express and of access control services.
+fn config_space(kind: u16, control: u16, acs: bool) -> Vec<u8> {
     let mut bytes = vec![0; 4096];
-    let words: [(usize, u16); 8] = [
+    let words: [(usize, u16); 9] = [
         (0x06, 0x10),
         (0x34, 0x40),
         (0x40, 0x0010),
-        (0x42, 0x62),
+        (0x42, kind << 4 | 2),
+        (0x48, control),
         (0x64, 0x40),
         (0x100, 0x0d),
         (0x102, 0x01),

@@ -93,9 +93,9 @@ fn function(function: &PciFunction) -> String {
     match function {
         PciFunction::Plain => "plain".to_owned(),
         PciFunction::Physical { virtual_functions, most } => {
-            format!("physical, {virtual_functions} of {most} virtual functions")
+            format!("{virtual_functions} of {most} VFs")
         }
-        PciFunction::Virtual { of } => format!("virtual, of {of}"),
+        PciFunction::Virtual { of } => format!("VF of {of}"),
     }
 }
 
@@ -162,7 +162,12 @@ pub(super) fn nets(inventory: &Inventory) -> Section {
         let more = [
             (!details.master.is_empty()).then(|| format!("in {}", details.master)),
             (!details.lower.is_empty()).then(|| format!("on {}", fold(&details.lower))),
-            (details.function != PciFunction::Plain).then(|| function(&details.function)),
+            match &details.function {
+                PciFunction::Physical { virtual_functions: 1.., .. } | PciFunction::Virtual { .. } => {
+                    Some(function(&details.function))
+                }
+                _ => None,
+            },
         ];
         said.extend(more.into_iter().flatten());
         section.row([
@@ -226,7 +231,8 @@ pub(super) fn bridges(inventory: &Inventory) -> Section {
         }))
     };
     for bridge in bridges {
-        let numbers = format!("{}:{}", or_unknown(&bridge.vendor), or_unknown(&bridge.device));
+        let numbers =
+            if bridge.vendor.is_empty() { known(None::<&str>) } else { format!("{}:{}", bridge.vendor, bridge.device) };
         let above =
             if bridge.above.is_empty() { "at a host bridge".to_owned() } else { format!("below {}", bridge.above) };
         section.row([bridge.address.clone(), numbers, kind(bridge), bridge.link.to_string(), above]);

@@ -20,7 +20,7 @@ pub(super) fn machine(inventory: &Inventory) -> Section {
     section.fact("hyper-threading", on_off(cpu.smt));
     let governors = if cpu.governors.is_empty() { "?".to_owned() } else { cpu.governors.join(" ") };
     section.fact("governor", format!("{governors} ({})", or_unknown(&cpu.driver)));
-    let ghz = |khz: Option<u32>| known(khz.map(|khz| f64::from(khz) / 1e6));
+    let ghz = |khz: Option<u32>| known(khz.map(|khz| text::trim(f64::from(khz) / 1e6)));
     let (least, most, hardware) = (ghz(cpu.least_khz), ghz(cpu.most_khz), ghz(cpu.hardware_most_khz));
     section.fact("frequency", format!("{least} to {most} GHz, hardware {hardware} GHz"));
     let none = |list: &[String], words: &str| if list.is_empty() { words.to_owned() } else { list.join(" ") };
