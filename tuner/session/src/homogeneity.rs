@@ -247,7 +247,8 @@ mod tests {
         let plain = node(&[]);
         let less_hca = |node: Inventory| without(node, |node| node.hca_ports.truncate(3));
         let down = without(node(&[]), |node| node.hca_ports[1].state = "DOWN".into());
-        for (usual, other, expected) in [
+        // An array of them is large for a stack.
+        for (usual, other, expected) in vec![
             (&plain, node(&[]), &[][..]),
             (&node(&[("NCCL_ALGO", "Ring")]), node(&[("NCCL_ALGO", "Ring")]), &[]),
             (

@@ -132,7 +132,7 @@ fn network_devices_and_what_they_are_made_of() {
 fn bridges_and_what_only_root_sees_of_them() {
     let tree = machine();
     let write = |folder: &str, bytes: &[u8]| {
-        fs::write(tree.0.path().join("sys/devices").join(folder).join("config"), bytes).unwrap()
+        fs::write(tree.0.path().join("sys/devices").join(folder).join("config"), bytes).unwrap();
     };
     let root_port = space(4, 0, Some(0x1d));
     write("pci0000:15/0000:15:01.0", &root_port);
