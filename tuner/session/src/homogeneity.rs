@@ -124,10 +124,10 @@ fn named(text: &str) -> String {
 }
 
 /// NCCL's variables of a node, with the file where they are from; nothing for the environment.
-type Settings = BTreeMap<String, (String, Option<String>)>;
+pub type Settings = BTreeMap<String, (String, Option<String>)>;
 
 /// What NCCL sees: the environment comes first, then the files in their order. Our own engine reads no files.
-fn effective(node: &Inventory, engine: Engine) -> Settings {
+pub fn effective(node: &Inventory, engine: Engine) -> Settings {
     let is_nccl = |name: &str| name.starts_with("NCCL_");
     let of_environment = node.site_env.iter().map(|(name, value)| (name, value, None));
     let mut settings = Settings::new();
@@ -247,7 +247,8 @@ mod tests {
         let plain = node(&[]);
         let less_hca = |node: Inventory| without(node, |node| node.hca_ports.truncate(3));
         let down = without(node(&[]), |node| node.hca_ports[1].state = "DOWN".into());
-        for (usual, other, expected) in [
+        // An array of them is large for a stack.
+        for (usual, other, expected) in vec![
             (&plain, node(&[]), &[][..]),
             (&node(&[("NCCL_ALGO", "Ring")]), node(&[("NCCL_ALGO", "Ring")]), &[]),
             (
