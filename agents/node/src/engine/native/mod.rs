@@ -17,6 +17,7 @@ mod mesh;
 pub(super) mod pattern;
 pub(super) mod plan;
 mod pump;
+pub(crate) mod reach;
 mod select;
 mod split;
 pub(super) mod timing;
