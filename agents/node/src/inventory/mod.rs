@@ -124,6 +124,7 @@ fn assemble(root: &Path, live: Live) -> Inventory {
         site_env,
         unreadable: reader.unreadable,
         device_users: found.users,
+        ..Inventory::default()
     }
 }
 

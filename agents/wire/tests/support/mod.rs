@@ -1,5 +1,7 @@
 //! Arbitrary values of every message type.
 
+mod details;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use gdrtune_profiles::{
@@ -245,13 +247,13 @@ fn inventory() -> impl Strategy<Value = Inventory> {
     );
     let conf = (text(), text()).prop_map(|(path, text)| ConfFile { path, text });
     let devices = (text(), vec(text(), 0..3), text(), vec(port, 0..3), vec(conf, 0..3));
-    (names, rest, vec(device_user(), 0..3), devices, topology()).prop_map(
+    (names, rest, vec(device_user(), 0..3), devices, (topology(), details::details())).prop_map(
         |(
             (hostname, boot_id, kernel, arch),
             (cpus, memory_bytes, interfaces, site_env, unreadable),
             users,
             (cpu_model, gpus, driver, hca_ports, nccl_confs),
-            topology,
+            (topology, (gpu_details, hca_details, port_details, net_details, bridges, system)),
         )| {
             Inventory {
                 hostname,
@@ -270,6 +272,12 @@ fn inventory() -> impl Strategy<Value = Inventory> {
                 hca_ports,
                 topology,
                 nccl_confs,
+                gpu_details,
+                hca_details,
+                port_details,
+                net_details,
+                bridges,
+                system,
             }
         },
     )
