@@ -246,13 +246,16 @@ fn inventory() -> impl Strategy<Value = Inventory> {
         |(hca, port, link_layer, rate, state, phys_state)| HcaPort { hca, port, link_layer, rate, state, phys_state },
     );
     let conf = (text(), text()).prop_map(|(path, text)| ConfFile { path, text });
-    let devices = (text(), vec(text(), 0..3), text(), vec(port, 0..3), vec(conf, 0..3));
+    let file = (text(), text(), option::of(text()))
+        .prop_map(|(variable, path, problem)| NamedFile { variable, path, problem });
+    let confs = (vec(conf, 0..3), vec(file, 0..3));
+    let devices = (text(), vec(text(), 0..3), text(), vec(port, 0..3), confs);
     (names, rest, vec(device_user(), 0..3), devices, (topology(), details::details())).prop_map(
         |(
             (hostname, boot_id, kernel, arch),
             (cpus, memory_bytes, interfaces, site_env, unreadable),
             users,
-            (cpu_model, gpus, driver, hca_ports, nccl_confs),
+            (cpu_model, gpus, driver, hca_ports, (nccl_confs, named_files)),
             (topology, (gpu_details, hca_details, port_details, net_details, bridges, system)),
         )| {
             Inventory {
@@ -272,6 +275,7 @@ fn inventory() -> impl Strategy<Value = Inventory> {
                 hca_ports,
                 topology,
                 nccl_confs,
+                named_files,
                 gpu_details,
                 hca_details,
                 port_details,
