@@ -246,8 +246,11 @@ fn inventory() -> impl Strategy<Value = Inventory> {
         |(hca, port, link_layer, rate, state, phys_state)| HcaPort { hca, port, link_layer, rate, state, phys_state },
     );
     let conf = (text(), text()).prop_map(|(path, text)| ConfFile { path, text });
-    let file = (text(), text(), option::of(text()))
-        .prop_map(|(variable, path, problem)| NamedFile { variable, path, problem });
+    let file = (text(), text(), option::of(text())).prop_map(|(variable, path, problem)| NamedFile {
+        variable,
+        path,
+        problem,
+    });
     let confs = (vec(conf, 0..3), vec(file, 0..3));
     let devices = (text(), vec(text(), 0..3), text(), vec(port, 0..3), confs);
     (names, rest, vec(device_user(), 0..3), devices, (topology(), details::details())).prop_map(
@@ -386,8 +389,12 @@ fn listen_request() -> impl Strategy<Value = ListenRequest> {
 fn dial_request() -> impl Strategy<Value = DialRequest> {
     let target = (any::<u32>(), any::<u32>(), any::<std::net::SocketAddr>())
         .prop_map(|(number, place, address)| DialTarget { number, place, address });
-    (any::<u32>(), key(), vec(target, 0..3), any::<u64>())
-        .prop_map(|(number, key, targets, limit_ms)| DialRequest { number, key, targets, limit_ms })
+    (any::<u32>(), key(), vec(target, 0..3), any::<u64>()).prop_map(|(number, key, targets, limit_ms)| DialRequest {
+        number,
+        key,
+        targets,
+        limit_ms,
+    })
 }
 
 fn dialled() -> impl Strategy<Value = Dialled> {

@@ -59,7 +59,8 @@ mod tests {
             mtu: 1500,
             speed_mbps: None,
         };
-        let inventory = Inventory { interfaces: names.iter().enumerate().map(interface).collect(), ..Inventory::default() };
+        let inventory =
+            Inventory { interfaces: names.iter().enumerate().map(interface).collect(), ..Inventory::default() };
         choose(&inventory, variable).interfaces.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" ")
     }
 

@@ -6,9 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gdrtune_wire::{
-    DialFault, DialRequest, DialTarget, FromAgent, ListenRequest, MOST_TARGETS, SessionKey, ToAgent,
-};
+use gdrtune_wire::{DialFault, DialRequest, DialTarget, FromAgent, ListenRequest, MOST_TARGETS, SessionKey, ToAgent};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
 use super::{Clock, Contact};
@@ -157,15 +155,21 @@ impl Talk<'_> {
                 let places = addresses.get(*to).map_or(0, Vec::len).min(addresses.get(from).map_or(0, Vec::len));
                 (0..places).filter_map(move |place| Some((*to, place, endpoint(*to, place)?)))
             });
-            let target =
-                |(to, place, address): (usize, usize, SocketAddr)| DialTarget { number: to as u32, place: place as u32, address };
+            let target = |(to, place, address): (usize, usize, SocketAddr)| DialTarget {
+                number: to as u32,
+                place: place as u32,
+                address,
+            };
             // First the interface that everything begins with.
             let mut targets: Vec<DialTarget> = all.map(target).collect();
             targets.sort_by_key(|target| target.place);
             targets.truncate(MOST_TARGETS);
             if !targets.is_empty() {
                 dials[from] = true;
-                self.link.send(from, ToAgent::Dial(DialRequest { number: from as u32, key: key.clone(), targets, limit_ms }));
+                self.link.send(
+                    from,
+                    ToAgent::Dial(DialRequest { number: from as u32, key: key.clone(), targets, limit_ms }),
+                );
             }
         }
         let deadline = Instant::now() + self.limit + TRAVEL;
@@ -253,8 +257,11 @@ mod tests {
         let mut link = Nodes::default();
         let limit = Duration::from_millis(60);
         let mut talk = Talk { link: &mut link, nodes: 5, limit, interrupted: &|| false, lost: Vec::new() };
-        let ahead: Vec<Option<i64>> =
-            talk.clocks(|| 5_000_000).into_iter().map(|clock| clock.map(|clock| (clock.ahead_us + 500_000) / 1_000_000)).collect();
+        let ahead: Vec<Option<i64>> = talk
+            .clocks(|| 5_000_000)
+            .into_iter()
+            .map(|clock| clock.map(|clock| (clock.ahead_us + 500_000) / 1_000_000))
+            .collect();
         assert_eq!(ahead, [Some(0), Some(2), Some(4), None, Some(8)]);
         assert_eq!(talk.lost, [(3, "its agent has not answered within 0.1 s".to_owned())]);
 
@@ -268,7 +275,10 @@ mod tests {
             .collect();
         assert_eq!(
             said,
-            ["0-4/0 no", "1-4/0 no", "0-1/0 no", "0-1/1 no", "1-0/0 ok", "1-0/1 ok", "4-0/0 ok", "4-1/0 no", "4-0/1 ok", "4-1/1 no"]
+            [
+                "0-4/0 no", "1-4/0 no", "0-1/0 no", "0-1/1 no", "1-0/0 ok", "1-0/1 ok", "4-0/0 ok", "4-1/0 no",
+                "4-0/1 ok", "4-1/1 no"
+            ]
         );
         assert_eq!(talk.lost[1..], [(2, "killed".to_owned())]);
     }

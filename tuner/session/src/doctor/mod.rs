@@ -17,6 +17,7 @@ mod tests;
 
 use std::collections::HashMap;
 
+use self::check::{Fault, Outcome, Run};
 pub use self::{
     check::{Check, Scope, Status},
     checks::{GROUPS, Group, check, checks},
@@ -24,7 +25,6 @@ pub use self::{
     facts::{Clock, Contact, Facts, Node, Unusable},
     look::{Look, look},
 };
-use self::check::{Fault, Outcome, Run};
 
 /// What a check has found, on nodes that are alike in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +43,8 @@ pub struct Finding {
 
 /// Looks with every check that is wanted. The worst findings come first, and of equally bad ones those of the earlier check.
 pub fn examine(facts: &Facts, is_wanted: impl Fn(&Check) -> bool) -> Vec<Finding> {
-    let mut found: Vec<Finding> = checks().filter(|check| is_wanted(check)).flat_map(|check| run(check, facts)).collect();
+    let mut found: Vec<Finding> =
+        checks().filter(|check| is_wanted(check)).flat_map(|check| run(check, facts)).collect();
     found.sort_by_key(|finding| std::cmp::Reverse(finding.status));
     found
 }
@@ -65,7 +66,9 @@ fn run(check: &'static Check, facts: &Facts) -> Vec<Finding> {
             let key = (fault.status, fault.evidence.clone(), fix.clone());
             // Equal results of many nodes are one finding.
             if let Some(known) = places.get(&key).and_then(|place| found.get_mut(*place)) {
-                known.hosts.extend(hosts.iter().filter(|host| !known.hosts.contains(host)).cloned().collect::<Vec<_>>());
+                known
+                    .hosts
+                    .extend(hosts.iter().filter(|host| !known.hosts.contains(host)).cloned().collect::<Vec<_>>());
                 continue;
             }
             places.insert(key, found.len());

@@ -110,6 +110,9 @@ pub(super) const CHECKS: &[Check] = &[
     ),
 ];
 
+/// What a node has of which it has nothing.
+const NONE: &str = "none";
+
 fn known(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
@@ -131,6 +134,7 @@ pub(super) fn alike(
     let told: Vec<String> = values.iter().map(|(host, _)| (*host).to_owned()).collect();
     let groups = homogeneity::by_value(values.into_iter());
     let outcome: Outcome = match groups.as_slice() {
+        [(_, none)] if none == NONE => Outcome::skip("no node has any"),
         [(_, value)] => Outcome::pass(value.clone()),
         groups => {
             let words: Vec<String> = groups.iter().map(|(hosts, value)| format!("{hosts}: {value}")).collect();
@@ -148,7 +152,7 @@ fn counted<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
 }
 
 fn gpus(node: &Node) -> Option<String> {
-    counted(node.gpu_models().map(|(_, model)| model)).or_else(|| Some("none".to_owned()))
+    counted(node.gpu_models().map(|(_, model)| model)).or_else(|| Some(NONE.to_owned()))
 }
 
 fn hcas(node: &Node) -> Option<String> {
@@ -159,7 +163,7 @@ fn hcas(node: &Node) -> Option<String> {
         by_kind.entry(kind.trim().to_owned()).or_default().push(super::super::facts::port_name(port));
     }
     let words: Vec<String> = by_kind.into_iter().map(|(kind, names)| format!("{} ({kind})", fold(&names))).collect();
-    Some(if words.is_empty() { "none".to_owned() } else { words.join(", ") })
+    Some(if words.is_empty() { NONE.to_owned() } else { words.join(", ") })
 }
 
 fn firmware(facts: &Facts) -> Vec<(Vec<String>, Outcome)> {
@@ -181,7 +185,8 @@ fn firmware(facts: &Facts) -> Vec<(Vec<String>, Outcome)> {
         .iter()
         .filter(|(_, versions)| versions.len() > 1)
         .map(|(board, versions)| {
-            let words: Vec<String> = versions.iter().map(|(version, hosts)| format!("{version} on {}", fold(hosts))).collect();
+            let words: Vec<String> =
+                versions.iter().map(|(version, hosts)| format!("{version} on {}", fold(hosts))).collect();
             Fault::warn(format!("{board}: {}", words.join("; ")))
         })
         .collect();
@@ -194,7 +199,7 @@ fn firmware(facts: &Facts) -> Vec<(Vec<String>, Outcome)> {
 
 fn ofed(node: &Node) -> Option<String> {
     let is_nvidia = node.inventory.hca_details.iter().any(|hca| hca.vendor == "15b3");
-    is_nvidia.then(|| node.inventory.system.ofed.as_ref().map_or("none".to_owned(), |ofed| ofed.version.clone()))
+    is_nvidia.then(|| node.inventory.system.ofed.as_ref().map_or(NONE.to_owned(), |ofed| ofed.version.clone()))
 }
 
 fn cpu(node: &Node) -> Option<String> {

@@ -243,9 +243,35 @@ fn cuda_version(node: &Node) -> Outcome {
 fn can_do_gdr(model: &str) -> Option<bool> {
     const CANNOT: [&str; 4] = ["GeForce", "TITAN", "GB10", "Jetson"];
     const CAN: [&str; 29] = [
-        "Tesla", "Quadro", "RTX A", "RTX PRO", "Ada Generation", "RTX 4000", "RTX 5000", "RTX 6000", "GB200", "GB300", "GH200",
-        "B100", "B200", "B300", "H100", "H200", "H800", "H20", "A100", "A800", "A10", "A30", "A40", "A16", "A2", "L40", "L4",
-        "V100", "P100",
+        "Tesla",
+        "Quadro",
+        "RTX A",
+        "RTX PRO",
+        "Ada Generation",
+        "RTX 4000",
+        "RTX 5000",
+        "RTX 6000",
+        "GB200",
+        "GB300",
+        "GH200",
+        "B100",
+        "B200",
+        "B300",
+        "H100",
+        "H200",
+        "H800",
+        "H20",
+        "A100",
+        "A800",
+        "A10",
+        "A30",
+        "A40",
+        "A16",
+        "A2",
+        "L40",
+        "L4",
+        "V100",
+        "P100",
     ];
     let is_named = |names: &[&str]| {
         names.iter().any(|name| {
@@ -271,9 +297,8 @@ fn class(node: &Node) -> Outcome {
     let models: Vec<(usize, &str)> = node.gpu_models().collect();
     let cannot: Vec<_> = models.iter().filter(|(_, model)| can_do_gdr(model) == Some(false)).collect();
     let unknown: Vec<_> = models.iter().filter(|(_, model)| can_do_gdr(model).is_none()).collect();
-    let line = |found: &[&(usize, &str)]| {
-        by_device(found.iter().map(|(number, model)| (gpu(*number), (*model).to_owned())))
-    };
+    let line =
+        |found: &[&(usize, &str)]| by_device(found.iter().map(|(number, model)| (gpu(*number), (*model).to_owned())));
     if !cannot.is_empty() {
         let evidence = line(&cannot);
         // Without an HCA nothing is lost.
@@ -287,20 +312,30 @@ fn class(node: &Node) -> Outcome {
 }
 
 fn slowdown(node: &Node) -> Outcome {
-    each(node, "what holds clocks down", |gpu| gpu.clock_limits, |limits| {
-        let slow = limits.iter().filter(|(_, limits)| limits.faults().0 != 0);
-        let evidence = by_device(slow.map(|(number, limits)| (gpu(*number), limits.faults().to_string())));
-        if evidence.is_empty() { Outcome::pass("none") } else { Outcome::fail(evidence) }
-    })
+    each(
+        node,
+        "what holds clocks down",
+        |gpu| gpu.clock_limits,
+        |limits| {
+            let slow = limits.iter().filter(|(_, limits)| limits.faults().0 != 0);
+            let evidence = by_device(slow.map(|(number, limits)| (gpu(*number), limits.faults().to_string())));
+            if evidence.is_empty() { Outcome::pass("none") } else { Outcome::fail(evidence) }
+        },
+    )
 }
 
 fn clock_setting(node: &Node) -> Outcome {
-    each(node, "what holds clocks down", |gpu| gpu.clock_limits, |limits| {
-        const SETTING: &str = "applications_clocks_setting";
-        let held = limits.iter().filter(|(_, limits)| limits.names().any(|name| name == SETTING));
-        let held = gpu_names(held.map(|(number, _)| *number));
-        if held.is_empty() { Outcome::pass("none") } else { Outcome::warn(format!("{held}: {SETTING}")) }
-    })
+    each(
+        node,
+        "what holds clocks down",
+        |gpu| gpu.clock_limits,
+        |limits| {
+            const SETTING: &str = "applications_clocks_setting";
+            let held = limits.iter().filter(|(_, limits)| limits.names().any(|name| name == SETTING));
+            let held = gpu_names(held.map(|(number, _)| *number));
+            if held.is_empty() { Outcome::pass("none") } else { Outcome::warn(format!("{held}: {SETTING}")) }
+        },
+    )
 }
 
 /// A fault where a setting of some GPUs is not what it should be.
@@ -339,13 +374,18 @@ fn compute_mode(node: &Node) -> Outcome {
 }
 
 fn bar1(node: &Node) -> Outcome {
-    each(node, "the size of BAR1", |gpu| gpu.bar1_bytes.zip(gpu.memory_bytes), |sizes| {
-        // nvidia-smi counts memory without what the driver keeps, so a full window is never the smaller one.
-        let small = sizes.iter().filter(|(_, (bar1, memory))| bar1 < memory);
-        let said = |bar1: u64, memory: u64| format!("{} for {} MiB of memory", Size(bar1), memory >> 20);
-        let evidence = by_device(small.map(|(number, (bar1, memory))| (gpu(*number), said(*bar1, *memory))));
-        if evidence.is_empty() { Outcome::pass("as large as the memory") } else { Outcome::warn(evidence) }
-    })
+    each(
+        node,
+        "the size of BAR1",
+        |gpu| gpu.bar1_bytes.zip(gpu.memory_bytes),
+        |sizes| {
+            // nvidia-smi counts memory without what the driver keeps, so a full window is never the smaller one.
+            let small = sizes.iter().filter(|(_, (bar1, memory))| bar1 < memory);
+            let said = |bar1: u64, memory: u64| format!("{} for {} MiB of memory", Size(bar1), memory >> 20);
+            let evidence = by_device(small.map(|(number, (bar1, memory))| (gpu(*number), said(*bar1, *memory))));
+            if evidence.is_empty() { Outcome::pass("as large as the memory") } else { Outcome::warn(evidence) }
+        },
+    )
 }
 
 fn fabric(node: &Node) -> Outcome {

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use gdrtune_fleet::hosts::fold;
 use gdrtune_wire::{HcaPort, LibraryKind, PortDetails};
 
+use super::gpu::major_minor;
 use super::{
     super::facts::{by_device, gpu_names, port_name},
     Check, Facts, Fault, Node, Outcome, Scope, about_all, no_hca,
 };
-use super::gpu::major_minor;
 
 pub(super) const CHECKS: &[Check] = &[
     Check::all(
@@ -310,7 +310,8 @@ pub(super) fn counted(node: &Node, names: &[&str], is_wanted: impl Fn(&HcaPort) 
         let moved = names.iter().filter_map(|name| Some((name, details.counter(name).filter(|count| *count > 0)?)));
         moved.map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
     };
-    let lines = ports.iter().map(|(port, details)| (port_name(port), said(details))).filter(|(_, said)| !said.is_empty());
+    let lines =
+        ports.iter().map(|(port, details)| (port_name(port), said(details))).filter(|(_, said)| !said.is_empty());
     let evidence = by_device(lines);
     if evidence.is_empty() { Outcome::pass("all are 0") } else { Outcome::warn(evidence) }
 }

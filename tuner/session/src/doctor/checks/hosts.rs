@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use gdrtune_fleet::hosts::fold;
-
 use super::{Check, Facts, Fault, Node, Outcome, Scope, about_all};
 use crate::connect;
 
@@ -150,9 +148,4 @@ fn busy(node: &Node) -> Outcome {
     } else {
         Outcome::warn(format!("{}{more}", shown.join("; ")))
     }
-}
-
-/// Hosts, folded.
-pub(super) fn folded<'n>(nodes: impl Iterator<Item = &'n Node>) -> String {
-    fold(&nodes.map(|node| node.host.as_str()).collect::<Vec<_>>())
 }

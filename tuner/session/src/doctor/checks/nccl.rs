@@ -5,12 +5,7 @@ use std::collections::BTreeSet;
 use gdrtune_profiles::version::Version;
 use gdrtune_wire::{Library, LibraryKind, LibrarySource};
 
-use super::{
-    Check, Facts, Fault, Node, Outcome, Scope,
-    cluster::alike,
-    gpu::major_minor,
-    no_gpu,
-};
+use super::{Check, Facts, Fault, Node, Outcome, Scope, cluster::alike, gpu::major_minor, no_gpu};
 
 pub(super) const CHECKS: &[Check] = &[
     Check::node(

@@ -5,10 +5,7 @@ use std::{collections::BTreeMap, net::Ipv4Addr};
 use gdrtune_fleet::hosts::fold;
 use gdrtune_wire::{DialFault, NetKind};
 
-use super::{
-    Check, Facts, Fault, Node, Outcome, Scope, about_all,
-    cluster::alike,
-};
+use super::{Check, Facts, Fault, Node, Outcome, Scope, about_all, cluster::alike};
 use crate::doctor::Contact;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -70,8 +67,7 @@ pub(super) const CHECKS: &[Check] = &[
 
 /// Names that programs for containers and virtual machines give to bridges of this host, and to the ends of their virtual
 /// cables.
-const LOCAL_NAMES: [&str; 10] =
-    ["docker", "br-", "veth", "virbr", "cni", "flannel", "cali", "lxc", "podman", "vmnet"];
+const LOCAL_NAMES: [&str; 10] = ["docker", "br-", "veth", "virbr", "cni", "flannel", "cali", "lxc", "podman", "vmnet"];
 
 fn interface(node: &Node) -> Outcome {
     if node.is_recorded {
@@ -97,7 +93,8 @@ fn interface(node: &Node) -> Outcome {
     let is_local = |name: &&&str| {
         let details = node.inventory.net_details.iter().find(|net| net.name == **name);
         let is_bridge = details.is_some_and(|net| {
-            net.kind == NetKind::Bridge && net.lower.iter().all(|lower| LOCAL_NAMES.iter().any(|p| lower.starts_with(p)))
+            net.kind == NetKind::Bridge
+                && net.lower.iter().all(|lower| LOCAL_NAMES.iter().any(|p| lower.starts_with(p)))
         });
         is_bridge || LOCAL_NAMES.iter().any(|prefix| name.starts_with(prefix)) || is_loopback(name)
     };
@@ -106,7 +103,8 @@ fn interface(node: &Node) -> Outcome {
     if local.is_empty() {
         return Outcome::pass(format!("{} ({how})", fold(&names)));
     }
-    let evidence = format!("{how} takes {}, which lead{} to no other node", fold(&local), if local.len() == 1 { "s" } else { "" });
+    let evidence =
+        format!("{how} takes {}, which lead{} to no other node", fold(&local), if local.len() == 1 { "s" } else { "" });
     // The first one starts up.
     if local.first() == names.first() { Outcome::fail(evidence) } else { Outcome::warn(evidence) }
 }
@@ -135,7 +133,8 @@ fn connect(facts: &Facts, is_wanted: fn(usize) -> bool, is_first: bool) -> Vec<(
     if failed.is_empty() {
         let nodes = facts.nodes.len();
         let all = nodes * nodes.saturating_sub(1);
-        let pairs = tried.iter().map(|contact| (contact.from, contact.to)).collect::<std::collections::BTreeSet<_>>().len();
+        let pairs =
+            tried.iter().map(|contact| (contact.from, contact.to)).collect::<std::collections::BTreeSet<_>>().len();
         return about_all(facts, Outcome::pass(format!("{pairs} of {all} directed pairs connected")));
     }
     // Data goes over HCAs where there are some, so that only the first interface is needed.
@@ -184,7 +183,9 @@ fn fix(fault: &DialFault) -> &'static str {
         DialFault::Stranger => {
             "the address is on several machines, as those of container bridges are: name the right interface with NCCL_SOCKET_IFNAME"
         }
-        DialFault::NoRoute(_) => "give that interface a route to the other nodes, or name another with NCCL_SOCKET_IFNAME",
+        DialFault::NoRoute(_) => {
+            "give that interface a route to the other nodes, or name another with NCCL_SOCKET_IFNAME"
+        }
         DialFault::Other(_) => "",
     }
 }

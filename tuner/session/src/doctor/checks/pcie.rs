@@ -3,12 +3,7 @@
 use gdrtune_profiles::topology::{Lanes, PcieLink};
 use gdrtune_wire::UsedDevice;
 
-use super::{
-    super::facts::by_device,
-    Check, Node, Outcome,
-    hca::gbps,
-    no_gpu, no_hca,
-};
+use super::{super::facts::by_device, Check, Node, Outcome, hca::gbps, no_gpu, no_hca};
 
 const RESEAT: &str = "reseat the card; check riser and slot, and the BIOS's bifurcation; `lspci -vv -s ADDRESS` shows LnkSta beside LnkCap";
 
@@ -118,7 +113,8 @@ fn gpu_speed(node: &Node) -> Outcome {
         return Outcome::skip(UNKNOWN);
     }
     let users = node.inventory.device_users.iter().flat_map(|user| &user.devices);
-    let used: Vec<u32> = users.filter_map(|device| if let UsedDevice::Gpu(index) = device { Some(*index) } else { None }).collect();
+    let used: Vec<u32> =
+        users.filter_map(|device| if let UsedDevice::Gpu(index) = device { Some(*index) } else { None }).collect();
     let tells = |(number, link): &(usize, PcieLink)| !link.is_slow() || used.contains(&(*number as u32));
     let telling: Vec<(String, PcieLink)> =
         links.iter().filter(|link| tells(link)).map(|(number, link)| (format!("GPU{number}"), *link)).collect();

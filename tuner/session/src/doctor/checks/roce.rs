@@ -141,9 +141,9 @@ fn gid(node: &Node) -> Outcome {
         return Outcome::fail(evidence);
     }
     let right = |details: &PortDetails| details.gids.iter().filter(|gid| is_right(gid)).map(|gid| gid.index).min();
-    Outcome::pass(by_device(known.iter().filter_map(|(port, details)| {
-        Some((port_name(port), format!("index {}", right(details)?)))
-    })))
+    Outcome::pass(by_device(
+        known.iter().filter_map(|(port, details)| Some((port_name(port), format!("index {}", right(details)?)))),
+    ))
 }
 
 /// The first NCCL that finds the GID by itself.
@@ -223,7 +223,8 @@ fn lossless<'n>(node: &'n Node, is_known: fn(&Lossless) -> bool) -> Vec<&'n NetD
 }
 
 /// What only NVIDIA's driver package shows in sysfs.
-const NETLINK_ONLY: &str = "sysfs does not tell: only NVIDIA's driver package shows it there; try `dcb pfc show dev DEVICE`";
+const NETLINK_ONLY: &str =
+    "sysfs does not tell: only NVIDIA's driver package shows it there; try `dcb pfc show dev DEVICE`";
 
 fn numbers(all: &[u8]) -> String {
     all.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
@@ -326,7 +327,8 @@ fn subnet(facts: &Facts) -> Vec<(Vec<String>, Outcome)> {
     let mut votes: BTreeMap<&BTreeMap<String, String>, usize> = BTreeMap::new();
     known.iter().for_each(|(_, networks)| *votes.entry(networks).or_default() += 1);
     let first = &known[0].1;
-    let usual = votes.into_iter().max_by_key(|(networks, count)| (*count, *networks == first)).map_or(first, |(n, _)| n);
+    let usual =
+        votes.into_iter().max_by_key(|(networks, count)| (*count, *networks == first)).map_or(first, |(n, _)| n);
     let mut all = Vec::new();
     for (node, networks) in known.iter().filter(|(_, networks)| networks != usual) {
         let other = networks.iter().filter(|(hca, network)| usual.get(*hca).is_some_and(|usual| usual != *network));

@@ -10,10 +10,7 @@ use gdrtune_profiles::{
 };
 use gdrtune_wire::HcaPort;
 
-use super::{
-    super::facts::port_name,
-    Check, Facts, Fault, Node, Outcome, Scope, about_all, no_hca,
-};
+use super::{super::facts::port_name, Check, Facts, Fault, Node, Outcome, Scope, about_all, no_hca};
 use crate::homogeneity;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -121,7 +118,8 @@ const ELSEWHERE: &[&str] = &["hca-prefix", "hca-exclude-prefix", "hca-list", "fi
 /// Why there is nothing to look at, where that is so.
 fn unknown(node: &Node) -> Option<Outcome> {
     let is_nothing = node.settings.is_empty() && node.inventory.nccl_confs.is_empty();
-    (is_nothing && node.is_recorded).then(|| Outcome::skip("a recorded tree has no environment, and there is no nccl.conf"))
+    (is_nothing && node.is_recorded)
+        .then(|| Outcome::skip("a recorded tree has no environment, and there is no nccl.conf"))
 }
 
 /// What lint finds, with the place of each.
@@ -271,7 +269,8 @@ fn settings_alike(facts: &Facts) -> Vec<(Vec<String>, Outcome)> {
         let make = if difference.is_grave { Fault::fail } else { Fault::warn };
         make(difference.to_string())
     });
-    let names: BTreeMap<&String, ()> = facts.nodes.iter().flat_map(|node| node.settings.keys()).map(|name| (name, ())).collect();
+    let names: BTreeMap<&String, ()> =
+        facts.nodes.iter().flat_map(|node| node.settings.keys()).map(|name| (name, ())).collect();
     let words = match names.len() {
         0 => "no NCCL variable is set".to_owned(),
         count => format!("{count} variables"),

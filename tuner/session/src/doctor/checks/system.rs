@@ -181,7 +181,8 @@ fn huge_pages(node: &Node) -> Outcome {
         let evidence = format!("{} of {} MiB are reserved as huge pages that nobody uses", idle >> 20, total >> 20);
         faults.push(Fault::warn(evidence).fixed_by("sysctl -w vm.nr_hugepages=N, with what is used"));
     }
-    let words = if memory.transparent_huge_pages.is_empty() { "not transparent" } else { &memory.transparent_huge_pages };
+    let words =
+        if memory.transparent_huge_pages.is_empty() { "not transparent" } else { &memory.transparent_huge_pages };
     Outcome::unless(faults, words)
 }
 
