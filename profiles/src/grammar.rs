@@ -11,6 +11,7 @@ pub mod ifname;
 pub mod nccl_conf;
 pub mod nccl_topo;
 pub mod shell;
+pub mod smi_log;
 pub mod smi_topo;
 pub mod topo_file;
 pub mod tuner_csv;

@@ -63,7 +63,7 @@ impl Reader<'_> {
     }
 
     /// Model and UUID.
-    fn driver_says(&self, address: &str) -> (String, String) {
+    pub(super) fn driver_says(&self, address: &str) -> (String, String) {
         let text = self.try_text(&format!("{DRIVER_FOLDER}/{address}/information")).unwrap_or_default();
         let uuid = field(&text, "GPU UUID:").unwrap_or_default().to_owned();
         (field(&text, "Model:").unwrap_or("of an unknown model").to_owned(), uuid)

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use gdrtune_profiles::topology::PcieLink;
 use serde::{Deserialize, Serialize};
 
 /// Details of a GPU. An empty text or an absent value is what nobody told.
@@ -13,6 +14,10 @@ pub struct GpuDetails {
     pub uuid: String,
     /// Its model.
     pub model: String,
+    /// Its architecture, such as `Hopper`.
+    pub architecture: String,
+    /// Its PCIe link as the driver tells; [`super::Place::link`] is what the kernel tells.
+    pub link: PcieLink,
     /// Memory in bytes.
     pub memory_bytes: Option<u64>,
     /// Size of the BAR1 aperture in bytes: what other devices can reach of the memory at a time.
@@ -66,7 +71,7 @@ pub struct DmaBuf {
 pub struct ClockLimits(pub u64);
 
 impl ClockLimits {
-    /// NVML's bits and the words of `nvidia-smi --query-gpu`.
+    /// NVML's bits, and `nvidia-smi`'s words.
     pub const NAMES: [(u64, &'static str); 9] = [
         (0x1, "gpu_idle"),
         (0x2, "applications_clocks_setting"),
@@ -76,7 +81,7 @@ impl ClockLimits {
         (0x20, "sw_thermal_slowdown"),
         (0x40, "hw_thermal_slowdown"),
         (0x80, "hw_power_brake_slowdown"),
-        (0x100, "display_clock_setting"),
+        (0x100, "display_clocks_setting"),
     ];
 
     /// Those that mean a fault of power or cooling: the three of the hardware and the driver's thermal one.

@@ -28,34 +28,38 @@ fn maybe_u64() -> impl Strategy<Value = Option<u64>> {
 }
 
 fn gpu() -> impl Strategy<Value = GpuDetails> {
-    let texts = (text(), text(), text(), text(), text(), text());
+    let texts = (text(), text(), text(), text(), text(), text(), text());
     let numbers =
         (maybe_u64(), maybe_u64(), option::of(any::<(u8, u8)>()), option::of(any::<u64>().prop_map(ClockLimits)));
     let flags = (maybe_bool(), maybe_bool(), maybe_bool());
     let clocks = (maybe_u32(), maybe_u32(), maybe_u32(), maybe_u32())
         .prop_map(|(sm, memory, sm_most, memory_most)| GpuClocks { sm, memory, sm_most, memory_most });
     let dmabuf = (maybe_bool(), text()).prop_map(|(possible, why)| DmaBuf { possible, why });
-    (texts, numbers, flags, clocks, dmabuf).prop_map(|(texts, numbers, (persistence, ecc, mig), clocks, dmabuf)| {
-        let (address, uuid, model, compute_mode, driver_model, fabric_state) = texts;
-        let (memory_bytes, bar1_bytes, compute_capability, clock_limits) = numbers;
-        GpuDetails {
-            address,
-            uuid,
-            model,
-            memory_bytes,
-            bar1_bytes,
-            compute_capability,
-            persistence,
-            ecc,
-            mig,
-            compute_mode,
-            clocks,
-            clock_limits,
-            driver_model,
-            fabric_state,
-            dmabuf,
-        }
-    })
+    (texts, numbers, flags, clocks, dmabuf, place()).prop_map(
+        |(texts, numbers, (persistence, ecc, mig), clocks, dmabuf, place)| {
+            let (address, uuid, model, architecture, compute_mode, driver_model, fabric_state) = texts;
+            let (memory_bytes, bar1_bytes, compute_capability, clock_limits) = numbers;
+            GpuDetails {
+                address,
+                uuid,
+                model,
+                architecture,
+                link: place.link,
+                memory_bytes,
+                bar1_bytes,
+                compute_capability,
+                persistence,
+                ecc,
+                mig,
+                compute_mode,
+                clocks,
+                clock_limits,
+                driver_model,
+                fabric_state,
+                dmabuf,
+            }
+        },
+    )
 }
 
 fn function() -> impl Strategy<Value = PciFunction> {

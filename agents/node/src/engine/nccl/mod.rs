@@ -26,6 +26,7 @@ pub use self::config::{
     GPU_VARIABLE, HOST_ID_VARIABLE, LIBRARY_VARIABLE, LOCAL_RANK_VARIABLE, LOG_REQUEST_VARIABLES, LOG_VARIABLE,
     NCCL_PLUGIN_VARIABLE, NcclConfig, PLUGIN_VARIABLE, RULES_VARIABLE,
 };
+pub(crate) use self::loader::{WHEEL_PATH, package_folders};
 use self::{
     bootstrap::Bootstrap,
     communicator::Communicator,
