@@ -22,22 +22,26 @@ pub(super) struct Chosen {
     pub(super) interfaces: Vec<(String, Ipv4Addr)>,
     /// Whether `NCCL_SOCKET_IFNAME` names them.
     pub(super) is_named: bool,
+    /// Whether there are some, whatever addresses they have.
+    pub(super) is_any: bool,
 }
 
 pub(super) fn choose(inventory: &Inventory, variable: Option<&str>) -> Chosen {
+    let all = &inventory.interfaces;
     let of = |is_taken: &dyn Fn(&str) -> bool| -> Vec<(String, Ipv4Addr)> {
-        let taken = inventory.interfaces.iter().filter(|interface| is_taken(&interface.name));
+        let taken = all.iter().filter(|interface| is_taken(&interface.name));
         taken.filter_map(|interface| Some((interface.name.clone(), ipv4(interface)?))).take(MOST).collect()
     };
     if let Some(list) = variable.filter(|text| !text.is_empty()).map(InterfaceList::parse) {
-        let interfaces = list.map(|list| of(&|name| list.matches(name))).unwrap_or_default();
-        return Chosen { interfaces, is_named: true };
+        let Ok(list) = list else { return Chosen { interfaces: Vec::new(), is_named: true, is_any: false } };
+        let is_any = all.iter().any(|interface| list.matches(&interface.name));
+        return Chosen { interfaces: of(&|name| list.matches(name)), is_named: true, is_any };
     }
     let is_usual = |name: &str| !LAST.iter().any(|prefix| name.starts_with(prefix));
     let preferred = [of(&|name| name.starts_with("ib")), of(&is_usual)];
     let last = LAST.iter().map(|prefix| of(&|name| name.starts_with(prefix)));
     let first = preferred.into_iter().chain(last).find(|found| !found.is_empty());
-    Chosen { interfaces: first.unwrap_or_default(), is_named: false }
+    Chosen { interfaces: first.unwrap_or_default(), is_named: false, is_any: !all.is_empty() }
 }
 
 fn ipv4(interface: &Interface) -> Option<Ipv4Addr> {

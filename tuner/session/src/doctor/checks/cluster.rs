@@ -1,9 +1,12 @@
 //! What should be the same on all nodes.
 
-use gdrtune_fleet::hosts::fold;
-use gdrtune_profiles::size::Size;
+use std::collections::BTreeMap;
 
-use super::{Check, Facts, Fault, Node, Outcome, Scope, about_all};
+use gdrtune_fleet::hosts::fold;
+use gdrtune_profiles::{size::Size, topology::by_number};
+use gdrtune_wire::HcaPort;
+
+use super::{super::facts::port_name, Check, Facts, Fault, Node, Outcome, Scope, about_all};
 use crate::{homogeneity, topology::Survey};
 
 const ALIKE: &str = "make them alike, or leave the others out with -x";
@@ -36,11 +39,22 @@ pub(super) const CHECKS: &[Check] = &[
         [
             "alike-hcas",
             "all nodes have the same HCA ports",
-            "Active ports that NCCL may use, by name, link and rate. Nodes with other sets hang, with 2.30 without a word (NCCL_IGNORE_NET_MISMATCH).",
+            "Active ports that NCCL may use, by link and rate. Nodes with other sets hang, with 2.30 without a word (NCCL_IGNORE_NET_MISMATCH).",
             "bring the missing ports up, or name the common ones on all nodes: NCCL_IB_HCA==NAME,NAME",
             "NVIDIA/nccl issues 2428, 1478",
         ],
         |facts| alike(facts, hcas, Fault::fail),
+    ),
+    Check::all(
+        Scope::Cluster,
+        [
+            "alike-hca-names",
+            "HCA ports have the same names on all nodes",
+            "Names of active ports that NCCL may use. NCCL_IB_HCA is one list for all nodes: with other names it means other ports, or none.",
+            "rename them by udev (rdma-core's 60-rdma-persistent-naming.rules), the same on all nodes",
+            "NVIDIA/nccl issue 1478; rdma-core",
+        ],
+        |facts| alike(facts, hca_names, Fault::warn),
     ),
     Check::all(
         Scope::Cluster,
@@ -145,7 +159,7 @@ pub(super) fn alike(
 }
 
 fn counted<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
-    let mut counts: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     names.for_each(|name| *counts.entry(name).or_default() += 1);
     let words: Vec<String> = counts.into_iter().map(|(name, count)| format!("{count} x {name}")).collect();
     (!words.is_empty()).then(|| words.join(", "))
@@ -155,21 +169,25 @@ fn gpus(node: &Node) -> Option<String> {
     counted(node.gpu_models().map(|(_, model)| model)).or_else(|| Some(NONE.to_owned()))
 }
 
+/// Active ports that NCCL may use.
+fn usable(node: &Node) -> impl Iterator<Item = &HcaPort> {
+    node.inventory.hca_ports.iter().filter(|port| port.is_active() && node.may_use(port))
+}
+
 fn hcas(node: &Node) -> Option<String> {
-    let ports = node.inventory.hca_ports.iter().filter(|port| port.is_active() && node.may_use(port));
-    let mut by_kind: std::collections::BTreeMap<String, Vec<String>> = std::collections::BTreeMap::new();
-    for port in ports {
-        let kind = format!("{} {}", port.link_layer, port.rate);
-        by_kind.entry(kind.trim().to_owned()).or_default().push(super::super::facts::port_name(port));
-    }
-    let words: Vec<String> = by_kind.into_iter().map(|(kind, names)| format!("{} ({kind})", fold(&names))).collect();
-    Some(if words.is_empty() { NONE.to_owned() } else { words.join(", ") })
+    let kinds: Vec<String> = usable(node).map(|port| format!("{} {}", port.link_layer, port.rate)).collect();
+    counted(kinds.iter().map(|kind| kind.trim())).or_else(|| Some(NONE.to_owned()))
+}
+
+fn hca_names(node: &Node) -> Option<String> {
+    let mut names: Vec<String> = usable(node).map(port_name).collect();
+    names.sort_by(|a, b| by_number(a, b));
+    Some(if names.is_empty() { NONE.to_owned() } else { fold(&names) })
 }
 
 fn firmware(facts: &Facts) -> Vec<(Vec<String>, Outcome)> {
     // Other boards have other firmware: each is compared with its own kind.
-    let mut boards: std::collections::BTreeMap<&str, std::collections::BTreeMap<&str, Vec<&str>>> =
-        std::collections::BTreeMap::new();
+    let mut boards: BTreeMap<&str, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
     for node in &facts.nodes {
         for hca in node.inventory.hca_details.iter().filter(|hca| !hca.firmware.is_empty() && !hca.board.is_empty()) {
             let hosts = boards.entry(&hca.board).or_default().entry(&hca.firmware).or_default();

@@ -14,7 +14,7 @@ pub(super) const CHECKS: &[Check] = &[
             "gpu-driver-loaded",
             "NVIDIA's driver runs the GPUs",
             "GPUs on the PCI bus, and the driver's version in /proc and /sys. Without the driver nothing sees them.",
-            "install NVIDIA's driver for this kernel, or `modprobe nvidia`; `dmesg | grep -i nvrm` says what keeps it",
+            "install NVIDIA's driver for this kernel, or `modprobe nvidia`; dmesg's lines with NVRM say what keeps it",
             "NVIDIA driver README, /proc/driver/nvidia",
         ],
         driver_loaded,

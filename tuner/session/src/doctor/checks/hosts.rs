@@ -33,7 +33,7 @@ pub(super) const CHECKS: &[Check] = &[
         [
             "host-clock",
             "the nodes' clocks agree",
-            "Each node's clock against this machine's. With clocks apart nobody can put logs of ranks side by side, and beyond munge's 300 s Slurm refuses steps.",
+            "Each node's clock against what most have. With clocks apart nobody can put logs of ranks side by side, and beyond munge's 300 s Slurm refuses steps.",
             "start chrony or ntpd on those nodes: `systemctl enable --now chronyd`",
             "munge(1), --ttl; chronyd(8)",
         ],

@@ -76,14 +76,16 @@ fn interface(node: &Node) -> Outcome {
     let chosen = &node.interfaces;
     let names: Vec<&str> = chosen.interfaces.iter().map(|(name, _)| name.as_str()).collect();
     if names.is_empty() {
-        let known: Vec<&str> = node.inventory.interfaces.iter().map(|interface| interface.name.as_str()).collect();
         return match node.setting("NCCL_SOCKET_IFNAME").filter(|_| chosen.is_named) {
-            Some(value) => Outcome::fail(format!(
-                "NCCL_SOCKET_IFNAME={value} names no interface with an IPv4 address; there are {}",
-                fold(&known)
-            )),
-            None if known.is_empty() => Outcome::skip("no interface has an address that could be read"),
-            None => Outcome::fail("no interface has an IPv4 address"),
+            _ if chosen.is_any => Outcome::skip("IPv6 addresses only, which are not looked at"),
+            Some(value) => {
+                let known: Vec<&str> = node.inventory.interfaces.iter().map(|other| other.name.as_str()).collect();
+                let there = if known.is_empty() { "none".to_owned() } else { fold(&known) };
+                Outcome::fail(format!(
+                    "NCCL_SOCKET_IFNAME={value} names no interface with an address; there are {there}"
+                ))
+            }
+            None => Outcome::skip("no interface has an address that could be read"),
         };
     }
     let is_loopback = |name: &str| node.inventory.interfaces.iter().any(|other| other.name == name && other.loopback);

@@ -5,12 +5,9 @@ use gdrtune_wire::*;
 use super::{
     Case,
     Change::{All, Facts, Second},
+    change::set,
 };
 use crate::doctor::{Clock, Contact, Node, Unusable, facts::Facts as Known};
-
-fn set(node: &mut Inventory, name: &str, value: &str) {
-    node.site_env = std::mem::take(&mut node.site_env).with(name, value);
-}
 
 fn recorded(facts: &mut Known) {
     facts.nodes = facts.nodes.iter().map(|node| Node::recorded(&node.host, node.inventory.clone())).collect();
@@ -89,7 +86,7 @@ pub(super) const CASES: &[Case] = &[
     ("net-interface", "PASS n[1-3]: eth[0-1] (NCCL's own choice)", All(|n| n.interfaces.rotate_left(1))),
     (
         "net-interface",
-        "FAIL n2: NCCL_SOCKET_IFNAME=ib0 names no interface with an IPv4 address; there are lo,eth[0-1]",
+        "FAIL n2: NCCL_SOCKET_IFNAME=ib0 names no interface with an address; there are lo,eth[0-1]",
         Second(|n| {
             set(n, "NCCL_SOCKET_IFNAME", "ib0");
         }),
@@ -134,10 +131,10 @@ pub(super) const CASES: &[Case] = &[
     ("net-interface", "WARN n2: lo: the loopback only", Second(|n| n.interfaces.truncate(1))),
     (
         "net-interface",
-        "FAIL n2: no interface has an IPv4 address",
+        "SKIP n2: IPv6 addresses only",
         Second(|n| {
             n.interfaces.truncate(1);
-            n.interfaces[0].addresses.clear();
+            n.interfaces[0].addresses = vec![std::net::Ipv6Addr::LOCALHOST.into()];
         }),
     ),
     ("net-interface", "SKIP n2: no interface has an address that could be read", Second(|n| n.interfaces.clear())),
@@ -418,14 +415,14 @@ pub(super) const CASES: &[Case] = &[
     ("alike-driver", "SKIP n[1-3]: fewer than two nodes tell it", All(|n| n.driver.clear())),
     (
         "alike-hcas",
-        "FAIL n[1-3]: n[1,3]: mlx5_2 (Ethernet 400 Gb/sec (4X NDR)), mlx5_[0-1] (InfiniBand 400 Gb/sec (4X NDR)); n2: ",
+        "FAIL n[1-3]: n[1,3]: 1 x Ethernet 400 Gb/sec (4X NDR), 2 x InfiniBand 400 Gb/sec (4X NDR); n2: 1 x Ethernet",
         Second(|n| {
             n.hca_ports.remove(1);
         }),
     ),
     (
         "alike-hcas",
-        "PASS n[1-3]: mlx5_0 (InfiniBand",
+        "PASS n[1-3]: 1 x InfiniBand 400 Gb/sec (4X NDR)",
         All(|n| {
             set(n, "NCCL_IB_HCA", "=mlx5_0");
             if n.hostname == "n2" {
@@ -434,6 +431,12 @@ pub(super) const CASES: &[Case] = &[
         }),
     ),
     ("alike-hcas", "SKIP n1: fewer than two nodes", Facts(alone)),
+    (
+        "alike-hca-names",
+        "WARN n[1-3]: n[1,3]: mlx5_[0-2]; n2: ibp1,mlx5_[0,2]",
+        Second(|n| n.hca_ports[1].hca = "ibp1".into()),
+    ),
+    ("alike-hca-names", "SKIP n[1-3]: no node has any", All(|n| n.hca_ports.clear())),
     (
         "alike-hca-firmware",
         "WARN n[1-3]: MT_0000000838: 28.36.1010 on n2; 28.39.1002 on n[1-3]",
