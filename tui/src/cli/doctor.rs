@@ -36,7 +36,7 @@ pub(crate) struct DoctorArgs {
     /// Print ASCII characters only
     #[arg(long)]
     pub(crate) ascii: bool,
-    /// Time that each test between nodes may take
+    /// Time that each test between nodes may take, and ssh to connect to a host (10s at most)
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_duration_s)]
     pub(crate) timeout: f64,
     /// Time that a host may take until its agent has answered, an upload included; one that takes longer is a finding

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use gdrtune_fleet::FleetConfig;
+use gdrtune_fleet::{FleetConfig, LauncherKind};
 use gdrtune_node::inventory;
 use gdrtune_profiles::nearest::hint;
 use gdrtune_session::doctor::{Check, Facts, GROUPS, Look, Node, Status, check, checks, examine, explain, list, look};
@@ -112,10 +112,14 @@ fn on_hosts(args: &DoctorArgs, is_wanted: impl Fn(&Check) -> bool) -> Result<Fac
     let place = hosts::resolve(&args.hosts, NO_RANKS, Surroundings::Job)?;
     super::announce(&place)?;
     let time = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-    let config = FleetConfig {
+    let mut config = FleetConfig {
         connect_deadline: time(args.connect_timeout),
         ..super::fleet_config(&place, place.nccl.as_deref())?
     };
+    // A dead host is silent: to wait for it as long as a run does would be most of the time that all checks take.
+    if let LauncherKind::Ssh(options) = &mut config.launcher {
+        options.connect_timeout = options.connect_timeout.min(time(args.timeout));
+    }
     let needs = |ids: &[&str]| checks().any(|check| ids.contains(&check.id) && is_wanted(check));
     let plan = Look {
         connections: needs(&["net-connect", "net-connect-others"]),

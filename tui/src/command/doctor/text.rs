@@ -7,7 +7,7 @@
 //!       fix: modprobe nvidia-peermem
 //!
 //! - SKIP
-//!   no HCA: hca-mtu, hca-rate
+//!   hca-mtu, hca-rate: no HCA
 //!
 //! ✓ PASS
 //!   gpu-driver-loaded, gpu-driver-version
@@ -100,7 +100,7 @@ fn skipped(of: &[&Finding], all: &[&str], lines: &mut Vec<String>) {
             None => reasons.push((&finding.evidence, vec![id])),
         }
     }
-    reasons.iter().for_each(|(why, ids)| block(&format!("{why}: {}", ids.join(", ")), 2, lines));
+    reasons.iter().for_each(|(why, ids)| block(&format!("{}: {why}", ids.join(", ")), 2, lines));
 }
 
 /// How many checks came to what, each counted as the worst that it found.

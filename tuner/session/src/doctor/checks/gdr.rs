@@ -325,7 +325,9 @@ fn storage(node: &Node) -> Outcome {
         };
     }
     if !has_library && storage.cufile_json.is_empty() {
-        return Outcome::skip("GPUDirect Storage is not installed");
+        let why =
+            if node.is_recorded { "a recorded tree has no libraries" } else { "GPUDirect Storage is not installed" };
+        return Outcome::skip(why);
     }
     if !node.knows_modules() {
         return Outcome::skip("the kernel's modules are not known");

@@ -329,7 +329,7 @@ fn ofed(node: &Node) -> Outcome {
     }
     let is_nvidia = node.inventory.hca_details.iter().any(|hca| hca.vendor == "15b3");
     let Some(ofed) = &node.inventory.system.ofed else {
-        let why = if is_nvidia { "not installed: the kernel's own drivers run the HCAs" } else { "no HCA of NVIDIA's" };
+        let why = if is_nvidia { "none shows: the kernel's own drivers run the HCAs" } else { "no HCA of NVIDIA's" };
         return Outcome::skip(why);
     };
     match major_minor(&ofed.version) {
@@ -371,8 +371,12 @@ fn device_files(node: &Node) -> Outcome {
 }
 
 fn net_plugin(node: &Node) -> Outcome {
+    if !node.has_hcas() {
+        return no_hca();
+    }
     if !node.is_efa() {
-        return if node.has_hcas() { Outcome::skip("no HCA of AWS's EFA") } else { no_hca() };
+        let is_known = node.inventory.hca_details.iter().any(|hca| !hca.driver.is_empty());
+        return Outcome::skip(if is_known { "no HCA of AWS's EFA" } else { "the HCAs' driver is not known" });
     }
     let libraries = &node.inventory.system.libraries;
     if let Some(plugin) = libraries.iter().find(|library| library.kind == LibraryKind::NcclNet) {

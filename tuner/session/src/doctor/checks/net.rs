@@ -44,6 +44,17 @@ pub(super) const CHECKS: &[Check] = &[
     Check::all(
         Scope::Cluster,
         [
+            "net-interface-alike",
+            "NCCL takes the same interfaces on all nodes",
+            "Names of the interfaces that NCCL takes for sockets. One that is down on a node is missing there without a word, and the nodes' lists no longer pair up.",
+            "bring the interface up on the others, or name the common ones: NCCL_SOCKET_IFNAME==NAME",
+            "NCCL src/misc/socket.cc, ncclFindInterfaces; src/transport/net_socket.cc",
+        ],
+        |facts| alike(facts, names, Fault::warn),
+    ),
+    Check::all(
+        Scope::Cluster,
+        [
             "net-mtu-alike",
             "the interface has the same MTU on all nodes",
             "MTU of the interface that NCCL starts up with. Where two differ, small messages arrive and large ones vanish.",
@@ -195,6 +206,11 @@ fn fix(fault: &DialFault) -> &'static str {
 /// The interface that NCCL starts up with.
 fn first(node: &Node) -> Option<&(String, Ipv4Addr)> {
     node.interfaces.interfaces.first()
+}
+
+fn names(node: &Node) -> Option<String> {
+    let names: Vec<&str> = node.interfaces.interfaces.iter().map(|(name, _)| name.as_str()).collect();
+    (!names.is_empty()).then(|| fold(&names))
 }
 
 fn mtu_alike(facts: &Facts) -> Vec<(Vec<String>, Outcome)> {

@@ -80,7 +80,11 @@ pub(super) const CASES: &[Case] = &[
             facts.clocks.as_mut().unwrap()[1] = Some(Clock { ahead_us: 1_500_000, error_us: 900_000 });
         }),
     ),
-    ("host-clock", "SKIP n[1-3]: fewer than two nodes told", Facts(|facts| facts.clocks = Ok(vec![None; 3]))),
+    (
+        "host-clock",
+        "SKIP n[1-3]: fewer than two nodes told their time",
+        Facts(|facts| facts.clocks = Ok(vec![None; 3])),
+    ),
     ("host-clock", "SKIP n[1-3]: not asked", Facts(|facts| facts.clocks = Err("not asked for".into()))),
     ("host-busy", "SKIP n[1-3]: a recorded tree has no processes", Facts(recorded)),
     ("net-interface", "PASS n[1-3]: eth[0-1] (NCCL's own choice)", All(|n| n.interfaces.rotate_left(1))),
@@ -194,6 +198,8 @@ pub(super) const CASES: &[Case] = &[
             facts.contacts.as_mut().unwrap().retain(|contact| contact.place == 0);
         }),
     ),
+    ("net-interface-alike", "WARN n[1-3]: n[1,3]: eth[0-1]; n2: eth0", Second(|n| n.interfaces.truncate(2))),
+    ("net-interface-alike", "SKIP n[1-3]: fewer than two nodes tell it", All(|n| n.interfaces.clear())),
     ("net-mtu-alike", "FAIL n[1-3]: n[1,3]: MTU 9000; n2: MTU 1500", Second(|n| n.interfaces[1].mtu = 1500)),
     ("net-mtu-alike", "SKIP n1: fewer than two nodes", Facts(alone)),
     (
