@@ -16,6 +16,13 @@ pub(crate) struct TopoArgs {
     /// /sys and /proc.
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "HostArgs")]
     pub(crate) from: Vec<PathBuf>,
+    /// Print all that is known of each machine in the place of how it is wired
+    ///
+    /// GPUs, HCAs with their ports and GIDs, network devices, bridges, drivers, limits, libraries, NCCL's settings as they hold; `?` is
+    /// what nobody tells, and what could not be read stands at the end. Of files, only folders have that much; the output of
+    /// `nvidia-smi -q -x` may lie in such a folder as nvidia-smi-q.xml.
+    #[arg(long)]
+    pub(crate) inventory: bool,
     /// How it is printed
     #[arg(long, value_enum, default_value_t = TopoFormat::Text)]
     pub(crate) format: TopoFormat,

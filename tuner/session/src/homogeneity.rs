@@ -125,10 +125,10 @@ fn named(text: &str) -> String {
 }
 
 /// NCCL's variables of a node, with the file where they are from; nothing for the environment.
-pub(crate) type Settings = BTreeMap<String, (String, Option<String>)>;
+pub type Settings = BTreeMap<String, (String, Option<String>)>;
 
 /// What NCCL sees: the environment comes first, then the files in their order. Our own engine reads no files.
-pub(crate) fn effective(node: &Inventory, engine: Engine) -> Settings {
+pub fn effective(node: &Inventory, engine: Engine) -> Settings {
     let is_nccl = |name: &str| name.starts_with("NCCL_");
     let of_environment = node.site_env.iter().map(|(name, value)| (name, value, None));
     let mut settings = Settings::new();
@@ -251,7 +251,8 @@ mod tests {
         let plain = node(&[]);
         let less_hca = |node: Inventory| without(node, |node| node.hca_ports.truncate(3));
         let down = without(node(&[]), |node| node.hca_ports[1].state = "DOWN".into());
-        for (usual, other, expected) in [
+        // An array of them is large for a stack.
+        for (usual, other, expected) in vec![
             (&plain, node(&[]), &[][..]),
             (&node(&[("NCCL_ALGO", "Ring")]), node(&[("NCCL_ALGO", "Ring")]), &[]),
             (

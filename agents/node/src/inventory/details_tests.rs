@@ -132,7 +132,7 @@ fn network_devices_and_what_they_are_made_of() {
 fn bridges_and_what_only_root_sees_of_them() {
     let tree = machine();
     let write = |folder: &str, bytes: &[u8]| {
-        fs::write(tree.0.path().join("sys/devices").join(folder).join("config"), bytes).unwrap()
+        fs::write(tree.0.path().join("sys/devices").join(folder).join("config"), bytes).unwrap();
     };
     let root_port = space(4, 0, Some(0x1d));
     write("pci0000:15/0000:15:01.0", &root_port);
@@ -218,6 +218,7 @@ fn a_gpu_by_the_log_and_by_files() {
     assert_eq!(told.clock_limits.unwrap().to_string(), "gpu_idle hw_slowdown");
     assert_eq!(told.clock_limits.unwrap().faults().to_string(), "hw_slowdown");
     assert_eq!((told.dmabuf.possible, recorded.system.cuda.as_str()), (Some(true), "12.4"));
+    assert_eq!(recorded.driver, "550.54.15", "the log's, as no file has it");
 
     // One row more than files tell of, and no log of it.
     let row = |index, uuid: &str, capability| nvidia_smi::Gpu {
@@ -238,7 +239,7 @@ fn a_gpu_by_the_log_and_by_files() {
 #[test]
 fn a_recorded_log_that_cannot_be_read_is_noted() {
     let tree = machine();
-    assert!(read_recorded(tree.0.path()).unreadable.last().unwrap().contains("without nvidia-smi-q.xml"));
+    assert!(read_recorded(tree.0.path()).unreadable.last().unwrap().starts_with("nvidia-smi-q.xml: not in"));
     tree.file(RECORDED_LOG, "NVIDIA-SMI has failed\n");
     let unreadable = read_recorded(tree.0.path()).unreadable;
     assert!(unreadable.last().unwrap().starts_with("nvidia-smi-q.xml:1:"), "{unreadable:?}");

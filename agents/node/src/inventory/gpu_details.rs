@@ -15,7 +15,7 @@ const CAPABILITIES: [(&str, (u8, u8)); 3] = [("Turing", (7, 5)), ("Ada Lovelace"
 /// The first of the `resource` file's lines that is BAR1 of an NVIDIA GPU: BAR0 has the registers, and has 32 bits.
 const BAR1_LINE: usize = 1;
 
-/// What exporting memory as a dma-buf needs (NVIDIA GPU Operator documentation, "GPUDirect RDMA and GPUDirect Storage").
+/// What exporting memory as a dma-buf needs (NVIDIA GPU Operator documentation, "`GPUDirect` RDMA and `GPUDirect` Storage").
 mod dmabuf_needs {
     /// Driver.
     pub(super) const DRIVER: u32 = 515;

@@ -106,10 +106,11 @@ pub fn read_recorded(root: &Path) -> Inventory {
     let text = reader.value(RECORDED_LOG);
     let log = text.map(|text| smi_log::parse(&text, RECORDED_LOG));
     let why = match &log {
-        None => Some(format!("nvidia-smi: not asked, as this is a recorded tree without {RECORDED_LOG}")),
+        None => Some(format!("{RECORDED_LOG}: not in this recorded tree; it is what `nvidia-smi -q -x` prints")),
         Some(Err(diagnostic)) => Some(diagnostic.to_string()),
         Some(Ok(_)) => None,
     };
+    let topology = "nvidia-smi topo -m: not asked, as this is a recorded tree".to_owned();
     let mut inventory = assemble(
         root,
         Live {
@@ -123,7 +124,7 @@ pub fn read_recorded(root: &Path) -> Inventory {
             shm: None,
         },
     );
-    inventory.unreadable.extend(why);
+    inventory.unreadable.extend([topology].into_iter().chain(why));
     inventory
 }
 
@@ -164,7 +165,7 @@ fn assemble(root: &Path, live: Live) -> Inventory {
         memory_bytes: reader.memory_bytes(),
         interfaces: links.into_iter().map(|link| reader.interface(link)).collect(),
         cpu_model: reader.cpu_model(),
-        driver: reader.driver(),
+        driver: reader.driver(log),
         hca_details: reader.hca_details(&topology.hcas),
         port_details: reader.port_details(&hca_ports, &topology, &mtus),
         net_details: reader.net_details(&topology.nets, live.asks),

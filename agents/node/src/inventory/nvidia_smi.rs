@@ -19,6 +19,9 @@ use crate::agent::process::ChildSpec;
 /// The program.
 const PROGRAM: &str = "nvidia-smi";
 
+/// Stands for a value that a GPU does not tell.
+const NOT_TOLD: &str = "[N/A]";
+
 /// Longest wait for all its answers. It takes about 0.1 s with persistence mode, and about a second per GPU without.
 pub(super) const LIMIT: Duration = Duration::from_secs(5);
 
@@ -150,18 +153,18 @@ fn gpu(line: &str) -> Option<Gpu> {
     let (index, rest) = line.split_once(',')?;
     let (uuid, rest) = rest.split_once(',')?;
     let index = index.trim().parse().ok()?;
-    let split = rest.split_once(',').and_then(|(word, model)| Some((capability(word.trim())?, model)));
-    let (capability, model) = split.unwrap_or((None, rest));
+    let (capability, model) = match rest.split_once(',') {
+        Some((word, model)) if word.trim() == NOT_TOLD => (None, model),
+        Some((word, model)) => capability(word.trim()).map_or((None, rest), |found| (Some(found), model)),
+        None => (None, rest),
+    };
     Some(Gpu { index, uuid: uuid.trim().to_owned(), model: model.trim().to_owned(), capability })
 }
 
-/// `9.0`, or `[N/A]`, which is none. `None` where this is no capability at all.
-fn capability(word: &str) -> Option<Option<(u8, u8)>> {
-    if word == "[N/A]" {
-        return Some(None);
-    }
+/// `9.0`.
+fn capability(word: &str) -> Option<(u8, u8)> {
     let (major, minor) = word.split_once('.')?;
-    Some(Some((major.parse().ok()?, minor.parse().ok()?)))
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// `4711, GPU-8f1c..., /usr/bin/python3, 512 MiB`. The name may have commas of its own.

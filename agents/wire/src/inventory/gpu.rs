@@ -93,6 +93,7 @@ impl ClockLimits {
     }
 
     /// Those that mean a fault.
+    #[must_use]
     pub fn faults(self) -> Self {
         Self(self.0 & Self::FAULTS)
     }

@@ -33,7 +33,7 @@ pub struct System {
     pub library_path: String,
     /// Programs that matter and are on the agent's path: names with paths.
     pub tools: Vec<Tool>,
-    /// What GPUDirect Storage needs.
+    /// What `GPUDirect` Storage needs.
     pub storage: Storage,
 }
 
@@ -221,7 +221,7 @@ pub struct Tool {
     pub path: String,
 }
 
-/// What GPUDirect Storage needs.
+/// What `GPUDirect` Storage needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Storage {
     /// Version of `nvidia-fs` where its driver is loaded.

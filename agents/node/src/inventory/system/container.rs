@@ -47,8 +47,8 @@ impl Reader<'_> {
     }
 
     fn memory_limit(&mut self, groups: &str) -> Option<u64> {
-        let unified = group(groups, "").map(|path| self.ancestors("sys/fs/cgroup", &path)).unwrap_or_default();
-        let own = group(groups, "memory").map(|path| self.ancestors("sys/fs/cgroup/memory", &path)).unwrap_or_default();
+        let unified = group(groups, "").map(|path| ancestors("sys/fs/cgroup", &path)).unwrap_or_default();
+        let own = group(groups, "memory").map(|path| ancestors("sys/fs/cgroup/memory", &path)).unwrap_or_default();
         let new = unified.iter().filter_map(|folder| self.number(&format!("{folder}/memory.max")));
         let new: Option<u64> = new.min();
         let old = own.iter().filter_map(|folder| self.number(&format!("{folder}/memory.limit_in_bytes")));
@@ -58,7 +58,7 @@ impl Reader<'_> {
     /// In thousandths of a CPU.
     fn cpu_limit(&mut self, groups: &str) -> Option<u64> {
         let milli = |quota: u64, period: u64| quota.checked_mul(1000)?.checked_div(period);
-        let unified = group(groups, "").map(|path| self.ancestors("sys/fs/cgroup", &path)).unwrap_or_default();
+        let unified = group(groups, "").map(|path| ancestors("sys/fs/cgroup", &path)).unwrap_or_default();
         // `max 100000` or `150000 100000`.
         let new = unified.iter().filter_map(|folder| {
             let text = self.value(&format!("{folder}/cpu.max"))?;
@@ -69,7 +69,7 @@ impl Reader<'_> {
         let mut old = None;
         for controller in ["cpu", "cpu,cpuacct"] {
             let Some(path) = group(groups, controller) else { continue };
-            for folder in self.ancestors(&format!("sys/fs/cgroup/{controller}"), &path) {
+            for folder in ancestors(&format!("sys/fs/cgroup/{controller}"), &path) {
                 // -1 is no limit.
                 let quota: Option<u64> = self.number(&format!("{folder}/cpu.cfs_quota_us"));
                 let period: Option<u64> = self.number(&format!("{folder}/cpu.cfs_period_us"));
@@ -79,17 +79,17 @@ impl Reader<'_> {
         }
         new.into_iter().chain(old).min()
     }
+}
 
-    /// The folders of a group and of those above it.
-    fn ancestors(&self, mount: &str, path: &str) -> Vec<String> {
-        let mut folders = vec![mount.to_owned()];
-        let mut folder = mount.to_owned();
-        for part in path.split('/').filter(|part| !part.is_empty() && *part != "..") {
-            folder = format!("{folder}/{part}");
-            folders.push(folder.clone());
-        }
-        folders
+/// The folders of a group and of those above it.
+fn ancestors(mount: &str, path: &str) -> Vec<String> {
+    let mut folders = vec![mount.to_owned()];
+    let mut folder = mount.to_owned();
+    for part in path.split('/').filter(|part| !part.is_empty() && *part != "..") {
+        folder = format!("{folder}/{part}");
+        folders.push(folder.clone());
     }
+    folders
 }
 
 /// The path of this process's group for a controller, of the unified hierarchy for an empty name: lines `4:memory:/path` and

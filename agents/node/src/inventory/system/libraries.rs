@@ -1,7 +1,7 @@
 //! Libraries that matter, found by looking only: nothing is loaded.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, VecDeque},
     ffi::OsString,
     path::{Component, Path, PathBuf},
 };
@@ -75,15 +75,31 @@ impl Reader<'_> {
     /// Where a path leads to below the root, as it is called there: absolute links are those of the machine that was recorded. `None` where
     /// there is no file.
     fn followed(&self, path: &str) -> Option<String> {
-        let mut path = PathBuf::from(path);
-        for _ in 0..MOST_LINKS {
-            let inner = path.strip_prefix("/").ok()?.to_str()?.to_owned();
-            match std::fs::read_link(self.path(&inner)) {
-                Ok(target) => path = normal(&path.parent()?.join(target)),
-                Err(_) => return self.path(&inner).is_file().then(|| path.display().to_string()),
+        let (mut done, mut links) = (PathBuf::from("/"), 0);
+        let mut rest: VecDeque<OsString> = parts(Path::new(path));
+        while let Some(part) = rest.pop_front() {
+            if part == ".." {
+                done.pop();
+                continue;
+            }
+            let next = done.join(&part);
+            match std::fs::read_link(self.path(next.strip_prefix("/").ok()?.to_str()?)) {
+                Ok(target) => {
+                    links += 1;
+                    if links > MOST_LINKS {
+                        return None;
+                    }
+                    if target.is_absolute() {
+                        done = PathBuf::from("/");
+                    }
+                    let mut all = parts(&target);
+                    all.append(&mut rest);
+                    rest = all;
+                }
+                Err(_) => done = next,
             }
         }
-        None
+        self.path(done.strip_prefix("/").ok()?.to_str()?).is_file().then(|| done.display().to_string())
     }
 
     fn library(&self, path: String, found: LibrarySource) -> Option<Library> {
@@ -140,19 +156,14 @@ fn nccl_version(bytes: &[u8]) -> Option<(String, String)> {
     plain
 }
 
-/// A path without `.` and `..`.
-fn normal(path: &Path) -> PathBuf {
-    let mut normal = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::ParentDir => {
-                normal.pop();
-            }
-            Component::CurDir => {}
-            other => normal.push(other),
-        }
-    }
-    normal
+/// The parts of a path, `..` among them.
+fn parts(path: &Path) -> VecDeque<OsString> {
+    let part = |component: Component<'_>| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    };
+    path.components().filter_map(part).collect()
 }
 
 #[cfg(test)]
@@ -186,10 +197,5 @@ mod tests {
         assert_eq!(version("NCCL version 2.28.9\n\0NCCL version 2.28.9+cuda13.0 more"), told("2.28.9", "13.0"));
         assert_eq!(version("NCCL version 2.18.5"), told("2.18.5", ""));
         assert_eq!(version("NCCL version"), None);
-    }
-
-    #[test]
-    fn paths_are_made_normal() {
-        assert_eq!(normal(Path::new("/usr/lib/./../lib64/x")), Path::new("/usr/lib64/x"));
     }
 }

@@ -60,7 +60,7 @@ impl Reader<'_> {
             cpu: self.cpu_details(),
             libraries: self.libraries(live),
             library_path: live.variable("LD_LIBRARY_PATH").unwrap_or_default().to_owned(),
-            tools: self.tools(live.variable("PATH").map(OsStr::new)),
+            tools: tools::tools(live.variable("PATH").map(OsStr::new)),
             storage: self.storage(live, &modules),
             modules,
             container,

@@ -244,11 +244,13 @@ fn libraries_are_found_once_and_in_the_loaders_order() {
     symlink("libnccl.so.2.18.5", lib.join("libnccl.so.2")).unwrap();
     symlink("/usr/lib/x86_64-linux-gnu/libnccl.so.2", lib.join("libnccl.so")).unwrap();
     symlink("libcuda.so.550.54.15", lib.join("libcuda.so.1")).unwrap();
-    symlink("libnccl-net.so", lib.join("libnccl-net-gone.so")).unwrap();
+    symlink("nowhere.so", lib.join("libnccl-net-gone.so")).unwrap();
+    symlink("libnccl-tuner-ring.so", lib.join("libnccl-tuner-ring.so")).unwrap();
+    symlink("usr/lib", tree.0.path().join("lib")).unwrap();
     let cache = ld_cache::tests::cache(&[
         ("libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libcuda.so.1"),
         ("libm.so.6", "/lib/libm.so.6"),
-        ("libnccl.so.2", "/usr/lib/x86_64-linux-gnu/libnccl.so.2"),
+        ("libnccl.so.2", "/lib/x86_64-linux-gnu/../x86_64-linux-gnu/libnccl.so.2"),
     ]);
     fs::create_dir_all(tree.0.path().join("etc")).unwrap();
     fs::write(tree.0.path().join("etc/ld.so.cache"), cache).unwrap();

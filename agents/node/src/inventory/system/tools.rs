@@ -1,4 +1,4 @@
-//! Programs that matter, and what GPUDirect Storage needs.
+//! Programs that matter, and what `GPUDirect` Storage needs.
 
 use std::ffi::OsStr;
 
@@ -24,20 +24,10 @@ const TOOLS: [&str; 13] = [
     "all_reduce_perf",
 ];
 
-/// Where cuFile looks for its settings where `CUFILE_ENV_PATH_JSON` names none (NVIDIA "GPUDirect Storage Configuration").
+/// Where cuFile looks for its settings where `CUFILE_ENV_PATH_JSON` names none (NVIDIA, "`GPUDirect` Storage Configuration").
 const CUFILE: &str = "/etc/cufile.json";
 
 impl Reader<'_> {
-    /// Those in absolute folders of the path, which is always this machine's.
-    pub(super) fn tools(&self, search_path: Option<&OsStr>) -> Vec<Tool> {
-        let Some(search_path) = search_path else { return Vec::new() };
-        let found = |name: &&str| {
-            let path = program::find(name, search_path)?;
-            Some(Tool { name: (*name).to_owned(), path: path.display().to_string() })
-        };
-        TOOLS.iter().filter_map(found).collect()
-    }
-
     pub(super) fn storage(&mut self, live: &LiveSystem, modules: &[Module]) -> Storage {
         let told = self.value("proc/driver/nvidia-fs/version");
         let version = told.as_deref().map(|text| text.trim_start_matches("version:").trim());
@@ -48,6 +38,16 @@ impl Reader<'_> {
         };
         Storage { nvidia_fs, cufile_json: path.to_owned(), compatible: compatible(&text) }
     }
+}
+
+/// Those in absolute folders of the path, which is always this machine's.
+pub(super) fn tools(search_path: Option<&OsStr>) -> Vec<Tool> {
+    let Some(search_path) = search_path else { return Vec::new() };
+    let found = |name: &&str| {
+        let path = program::find(name, search_path)?;
+        Some(Tool { name: (*name).to_owned(), path: path.display().to_string() })
+    };
+    TOOLS.iter().filter_map(found).collect()
 }
 
 /// `"allow_compat_mode": true,` in a file that is JSON with comments of `//`.

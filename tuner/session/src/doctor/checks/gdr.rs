@@ -326,7 +326,7 @@ fn storage(node: &Node) -> Outcome {
     }
     if !has_library && storage.cufile_json.is_empty() {
         let why =
-            if node.is_recorded { "a recorded tree has no libraries" } else { "GPUDirect Storage is not installed" };
+            if node.is_recorded { "this recorded tree has no libraries" } else { "GPUDirect Storage is not installed" };
         return Outcome::skip(why);
     }
     if !node.knows_modules() {

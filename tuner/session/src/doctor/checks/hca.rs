@@ -348,7 +348,7 @@ fn verbs_library(node: &Node) -> Outcome {
         return Outcome::pass(library.path.clone());
     }
     if node.is_recorded {
-        return Outcome::skip("a recorded tree has no libraries");
+        return Outcome::skip("this recorded tree has no libraries");
     }
     Outcome::fail("libibverbs.so is not found")
 }
@@ -357,10 +357,10 @@ fn device_files(node: &Node) -> Outcome {
     if !node.has_hcas() {
         return no_hca();
     }
-    if node.is_recorded {
-        return Outcome::skip("a recorded tree has no device files");
-    }
     let files = &node.inventory.system.container.rdma_devices;
+    if node.is_recorded && files.is_empty() {
+        return Outcome::skip("this recorded tree has no device files");
+    }
     let verbs = files.iter().filter(|name| name.starts_with("uverbs")).count();
     let hcas = node.inventory.topology.hcas.len();
     match verbs {
@@ -383,7 +383,7 @@ fn net_plugin(node: &Node) -> Outcome {
         return Outcome::pass(plugin.path.clone());
     }
     if node.is_recorded && libraries.is_empty() {
-        return Outcome::skip("a recorded tree has no libraries");
+        return Outcome::skip("this recorded tree has no libraries");
     }
     Outcome::fail("no libnccl-net*.so is found")
 }

@@ -67,7 +67,7 @@ fn unknown(node: &Node) -> Option<Outcome> {
         return Some(no_gpu());
     }
     let are_read = !node.inventory.system.libraries.is_empty();
-    (!are_read && node.is_recorded).then(|| Outcome::skip("a recorded tree has no libraries"))
+    (!are_read && node.is_recorded).then(|| Outcome::skip("this recorded tree has no libraries"))
 }
 
 fn describe(library: &Library) -> String {

@@ -217,7 +217,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     (
         "nccl-library",
-        "SKIP n[1-3]: a recorded tree has no libraries",
+        "SKIP n[1-3]: this recorded tree has no libraries",
         Facts(|facts| {
             facts.nodes.iter_mut().for_each(|node| node.inventory.system.libraries.clear());
             recorded(facts);
