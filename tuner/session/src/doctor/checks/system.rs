@@ -2,7 +2,7 @@
 
 use gdrtune_profiles::size::Size;
 
-use super::{Check, Fault, Node, Outcome, no_gpu, no_hca};
+use super::{Check, Node, Outcome, no_gpu, no_hca};
 
 pub(super) const CHECKS: &[Check] = &[
     Check::node(
@@ -58,10 +58,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check::node(
         [
             "sys-huge-pages",
-            "huge pages are not in the way",
-            "Transparent huge pages (`always` compacts memory in the middle of jobs) and memory that is reserved as huge pages and not used.",
-            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled; sysctl -w vm.nr_hugepages=N for what is used",
-            "Linux Documentation/admin-guide/mm/transhuge.rst, hugetlbpage.rst",
+            "huge pages hold no memory that nobody uses",
+            "Memory that is reserved as huge pages and free: nobody else can have it, for pinned buffers neither. Transparent huge pages are shown, and none of their modes is a fault.",
+            "sysctl -w vm.nr_hugepages=N, with what is used",
+            "Linux Documentation/admin-guide/mm/hugetlbpage.rst",
         ],
         huge_pages,
     ),
@@ -167,23 +167,19 @@ fn huge_pages(node: &Node) -> Outcome {
     if memory.transparent_huge_pages.is_empty() && memory.huge_pages.is_empty() {
         return Outcome::skip("their settings cannot be read");
     }
-    let mut faults = Vec::new();
-    if memory.transparent_huge_pages == "always" {
-        faults.push(
-            Fault::warn("transparent huge pages: always")
-                .fixed_by("echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"),
-        );
-    }
     let idle: u64 = memory.huge_pages.iter().map(|pool| pool.bytes.saturating_mul(pool.free)).sum();
     let total = node.inventory.memory_bytes;
-    // Memory that nobody else can have; a tenth is what one notices.
+    // A tenth is what one notices.
     if total > 0 && total / 10 < idle {
         let evidence = format!("{} of {} MiB are reserved as huge pages that nobody uses", idle >> 20, total >> 20);
-        faults.push(Fault::warn(evidence).fixed_by("sysctl -w vm.nr_hugepages=N, with what is used"));
+        return Outcome::warn(evidence);
     }
-    let words =
-        if memory.transparent_huge_pages.is_empty() { "not transparent" } else { &memory.transparent_huge_pages };
-    Outcome::unless(faults, words)
+    let mode = memory.transparent_huge_pages.as_str();
+    Outcome::pass(if mode.is_empty() {
+        "few are free".to_owned()
+    } else {
+        format!("few are free; transparent: {mode}")
+    })
 }
 
 /// What a rank takes without any data of the job: CUDA's context and NCCL's buffers.
