@@ -1,6 +1,7 @@
 //! The command line. Only definitions and their direct checks: what a command does is in `command/`.
 
 mod deploy;
+mod doctor;
 mod given;
 mod hosts;
 mod lint;
@@ -23,6 +24,7 @@ pub(crate) use self::parse::parse_duration_s;
 use self::parse::{parse_choice, parse_named, parse_worker_command};
 pub(crate) use self::{
     deploy::{EmitArgs, InstallArgs},
+    doctor::{DoctorArgs, DoctorCommand},
     hosts::HostArgs,
     lint::LintArgs,
     presets::{GoalArgs, ObjectiveArg, OfflineArgs, SpaceArgs},
@@ -43,7 +45,7 @@ Exit codes:
   3    preflight refused: hosts that cannot be used as they are
   4    nothing matched: no installation in the folder
   5    no setting beat the defaults (only with --expect-gain)
-  6    findings: of lint, or an installation that is not as it was put there, or that NCCL does not use
+  6    findings: of lint or doctor, or an installation that is not as it was put there, or that NCCL does not use
   100  some trials failed
   101  nodes lost; with --min-nodes, and by topo, also a result for fewer hosts than were named
   102  verification found a regression
@@ -78,6 +80,11 @@ pub(crate) enum Command {
     Install(InstallArgs),
     /// Show how GPUs and HCAs are wired: distances, links, ports, rails, and what differs between hosts; measures nothing
     Topo(TopoArgs),
+    /// Find what is wrong with hosts before measuring: drivers, GPUDirect RDMA, HCAs, links, limits, settings, and the way between them
+    ///
+    /// It changes nothing and needs no root. Each finding names hosts, devices, values and the fix. Ends with code 6 where a check fails.
+    // Its hosts have many options.
+    Doctor(Box<DoctorArgs>),
     /// Find the traps in job scripts, nccl.conf, tuner CSVs, environments, Dockerfiles and manifests
     ///
     /// It reads files only: no host, no GPU and no profile is needed, and nothing is changed. Ends with code 6 where it finds

@@ -55,6 +55,7 @@ fn run() -> ExitCode {
         Command::Emit(args) => command::emit::emit(&args),
         Command::Install(args) => command::install::install(&args),
         Command::Topo(args) => command::topo::topo(&args),
+        Command::Doctor(args) => command::doctor::doctor(&args),
         Command::Lint(args) => command::lint::lint(&args),
         Command::Runs(args) => command::runs::runs(args),
         Command::Attach(args) => command::runs::attach(&args),

@@ -11,12 +11,14 @@
 pub mod codec;
 mod inventory;
 mod message;
+mod reach;
 mod script;
 mod template;
 mod worker_command;
 
 pub use inventory::*;
 pub use message::*;
+pub use reach::*;
 pub use script::*;
 pub use template::{Syntax, Template, TemplateError};
 pub use worker_command::{Places, WorkerCommand};

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     inventory::Inventory,
+    reach::{DialRequest, Dialled, ListenRequest},
     script::{ItemOutcome, Script},
 };
 
@@ -99,6 +100,13 @@ pub enum ToAgent {
     Lock(LockRequest),
     /// Gives the lock back. The agent's end does so, too.
     Unlock,
+    /// Takes connections of other nodes' agents for a while; answered by [`FromAgent::Listening`]. Another request ends what
+    /// the one before has opened.
+    Listen(ListenRequest),
+    /// Connects to other nodes' agents; answered by [`FromAgent::Dialled`].
+    Dial(DialRequest),
+    /// Asks for [`FromAgent::Clock`].
+    Clock,
 }
 
 /// Who wants a node for itself.
@@ -274,6 +282,12 @@ pub enum FromAgent {
     Installation(InstallOutcome),
     /// Answers [`ToAgent::Lock`].
     Lock(LockOutcome),
+    /// Answers [`ToAgent::Listen`]: the port of each address, in the order of the request, or why there is none.
+    Listening(Result<Vec<u16>, String>),
+    /// Answers [`ToAgent::Dial`], in the order of its targets.
+    Dialled(Vec<Dialled>),
+    /// What the node's clock says, in microseconds since 1970.
+    Clock(u64),
 }
 
 /// Why a worker ended.

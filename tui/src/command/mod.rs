@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 mod detach;
+pub(crate) mod doctor;
 pub(crate) mod emit;
 pub(crate) mod install;
 pub(crate) mod lint;

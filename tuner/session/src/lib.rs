@@ -6,6 +6,7 @@
 pub mod cluster;
 pub mod connect;
 pub mod control;
+pub mod doctor;
 pub mod event;
 pub mod export;
 pub mod grid;

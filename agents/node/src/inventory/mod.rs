@@ -148,6 +148,7 @@ fn assemble(root: &Path, live: Live) -> Inventory {
     let nccl_confs = reader.nccl_confs(&live.variables, live.home.as_deref());
     let live_system = LiveSystem { variables: live.variables.clone(), shm: live.shm };
     let site_env = site_env(live.variables);
+    let named_files = reader.named_files(&site_env, &nccl_confs);
     let device_order = site_env.get(DEVICE_ORDER).map(str::to_owned);
     let gpus = reader.gpu_models(live.nvidia_smi.as_ref());
     let (topology, bridges) = reader.topology(&links, live.nvidia_smi.as_ref());
@@ -174,6 +175,7 @@ fn assemble(root: &Path, live: Live) -> Inventory {
         bridges,
         gpus,
         nccl_confs,
+        named_files,
         site_env,
         ..Inventory::default()
     };

@@ -50,6 +50,8 @@ pub struct Inventory {
     pub topology: Topology,
     /// Files of NCCL's settings that are there, in the order in which NCCL reads them: the first that sets a variable wins.
     pub nccl_confs: Vec<ConfFile>,
+    /// Files that NCCL's variables name, in the environment or in those.
+    pub named_files: Vec<NamedFile>,
     /// Details of the GPUs by their numbers: of those that `nvidia-smi` names, else of [`Topology::gpus`]. They tell their addresses.
     pub gpu_details: Vec<GpuDetails>,
     /// Details of [`Topology::hcas`], in their order.
@@ -160,6 +162,17 @@ pub struct ConfFile {
     pub path: String,
     /// What it says.
     pub text: String,
+}
+
+/// A file that one of NCCL's variables names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedFile {
+    /// The variable.
+    pub variable: String,
+    /// Its value, an absolute path.
+    pub path: String,
+    /// Why it cannot be read, where it cannot.
+    pub problem: Option<String>,
 }
 
 /// A process that uses a GPU or HCA.

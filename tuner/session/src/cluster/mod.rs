@@ -202,7 +202,10 @@ impl<'a> ClusterBench<'a> {
             | FromAgent::Pong(_)
             | FromAgent::Inventory(_)
             | FromAgent::Lock(_)
-            | FromAgent::Installation(_) => {}
+            | FromAgent::Installation(_)
+            | FromAgent::Listening(_)
+            | FromAgent::Dialled(_)
+            | FromAgent::Clock(_) => {}
         }
     }
 

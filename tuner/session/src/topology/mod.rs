@@ -17,6 +17,7 @@ use gdrtune_profiles::{
 use gdrtune_wire::{self as wire, HcaPort, Inventory};
 use tokio::runtime::Handle;
 
+pub(crate) use self::warnings::is_flat;
 pub use self::{compare::Difference, rails::Rail};
 use crate::connect::{self, ConnectError, Register};
 
@@ -167,7 +168,7 @@ impl Group {
 }
 
 /// The nearest HCAs of a GPU that are not down.
-fn nearest(machine: &Machine, gpu: usize) -> Option<Nearest> {
+pub(crate) fn nearest(machine: &Machine, gpu: usize) -> Option<Nearest> {
     let row = machine.to_hcas.get(gpu)?;
     let working = machine.hcas.iter().zip(row).enumerate().filter(|(_, (hca, _))| !hca.is_down());
     let known: Vec<(usize, PcieDistance)> = working.filter_map(|(at, (_, d))| Some((at, (*d)?))).collect();
