@@ -23,6 +23,20 @@ pub(crate) fn is_variable_name(name: &str) -> bool {
     !name.starts_with(|c: char| c.is_ascii_digit()) && !name.is_empty() && name.bytes().all(is_name_byte)
 }
 
+/// Without what makes a terminal underline: `ESC [ ... letter`.
+pub(crate) fn without_escapes(line: &str) -> String {
+    let mut rest = line.chars();
+    let mut kept = String::with_capacity(line.len());
+    while let Some(c) = rest.next() {
+        if c == '\u{1b}' {
+            rest.by_ref().find(char::is_ascii_alphabetic);
+        } else {
+            kept.push(c);
+        }
+    }
+    kept
+}
+
 /// One piece of a text as C's `fgets` with a buffer of `most_bytes + 1` hands it out.
 pub(crate) struct Piece<'a> {
     /// The line that it lies in, counted from 1.

@@ -84,6 +84,8 @@ pub struct Connection<'a> {
     pub channel: Option<u16>,
     /// The rank that tells of it.
     pub rank: Option<u32>,
+    /// The rank at the other end; nothing where that is a switch.
+    pub peer: Option<u32>,
     /// The way.
     pub way: Way<'a>,
 }
@@ -268,6 +270,9 @@ fn information(message: &str) -> Option<Fact<'_>> {
     if let Some((count, _)) = message.split_once(" coll channels, ") {
         return number(count).map(Fact::Channels);
     }
+    if message.starts_with("HINT: ") {
+        return Some(Fact::Hint(message));
+    }
     if let Some((head, way)) = message.split_once(" via ") {
         return connection(head, way).map(Fact::Connection);
     }
@@ -311,9 +316,6 @@ fn other(message: &str) -> Option<Fact<'_>> {
         let (_, types) = message.split_once(", type ")?;
         let (_, inter) = types.split(',').next()?.split_once('/')?;
         return Some(Fact::Pattern { inter });
-    }
-    if rest("HINT: ").is_some() {
-        return Some(Fact::Hint(message));
     }
     if let Some((_, pair)) = rest("Comm config ").and_then(|rest| rest.split_once(" reset to ")) {
         let (name, value) = pair.split_once('=')?;
@@ -383,9 +385,12 @@ fn connection<'a>(head: &'a str, way: &'a str) -> Option<Connection<'a>> {
         Some((channel, ranks)) => (leading_number(channel.rsplit(' ').next()?), ranks),
         None => (None, head),
     };
-    let (from, to) = ranks.split_once(" -> ").unwrap_or((ranks, ranks));
-    let rank = leading_number(if side == Some(Side::Receive) { to } else { from });
-    Some(Connection { channel, rank, way })
+    let (from, to) = match ranks.split_once(" -> ") {
+        Some((from, to)) => (leading_number(from), leading_number(to)),
+        None => (leading_number(ranks), None),
+    };
+    let (rank, peer) = if side == Some(Side::Receive) { (to, from) } else { (from, to) };
+    Some(Connection { channel, rank, peer, way })
 }
 
 /// `NET/IB/0(2)/GDRDMA(PCI)/Shared`.

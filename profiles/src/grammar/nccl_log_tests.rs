@@ -74,42 +74,58 @@ fn calls_of_every_version_are_read() {
 
 #[test]
 fn connections_are_read() {
-    let network = |channel, rank, side, path: &'static str, proxy, is_gdr| {
+    let network = |channel, [rank, peer]: [u32; 2], side, path: &'static str, proxy, is_gdr| {
         let mut parts = path.split('/').skip(1);
         let (network, device) = (parts.next().unwrap_or_default(), parts.next().and_then(number).unwrap_or_default());
         let way = Way::Network(side, NetworkWay { path, network, device, proxy, is_gdr });
-        Some(Fact::Connection(Connection { channel: Some(channel), rank: Some(rank), way }))
+        Some(Fact::Connection(Connection { channel: Some(channel), rank: Some(rank), peer: Some(peer), way }))
     };
     let local = |channel, way| {
-        Some(Fact::Connection(Connection { channel: Some(channel), rank: Some(0), way: Way::Local(way) }))
+        Some(Fact::Connection(Connection {
+            channel: Some(channel),
+            rank: Some(0),
+            peer: Some(1),
+            way: Way::Local(way),
+        }))
     };
     for (message, expected) in [
-        ("Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA", network(0, 0, Side::Send, "NET/IB/0", None, true)),
+        (
+            "Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA",
+            network(0, [0, 1], Side::Send, "NET/IB/0", None, true),
+        ),
         (
             "Channel 01/0 : 1[0] -> 0[0] [receive] via NET/IB/12/GDRDMA/Shared",
-            network(1, 0, Side::Receive, "NET/IB/12", None, true),
+            network(1, [0, 1], Side::Receive, "NET/IB/12", None, true),
         ),
         // 2.26 and later, where a CPU has a chip-to-chip link.
         (
             "Channel 01/0 : 1[0] -> 0[0] [receive] via NET/IB/1/GDRDMA(PCI)",
-            network(1, 0, Side::Receive, "NET/IB/1", None, true),
+            network(1, [0, 1], Side::Receive, "NET/IB/1", None, true),
         ),
         (
             "Channel 17/1 : 1[0] -> 0[0] [send] via NET/IB/1(3)/Shared",
-            network(17, 1, Side::Send, "NET/IB/1", Some(3), false),
+            network(17, [1, 0], Side::Send, "NET/IB/1", Some(3), false),
         ),
         (
             "Channel 01/0 : 1[0] -> 0[0] [receive] via NET/Socket/0",
-            network(1, 0, Side::Receive, "NET/Socket/0", None, false),
+            network(1, [0, 1], Side::Receive, "NET/Socket/0", None, false),
         ),
         // 2.10 to 2.18 (aws-ofi-nccl's documents): addresses in the place of devices.
         (
             "Channel 00 : 1[101d0] -> 8[101c0] [send] via NET/AWS Libfabric/3/GDRDMA",
-            network(0, 1, Side::Send, "NET/AWS Libfabric/3", None, true),
+            network(0, [1, 8], Side::Send, "NET/AWS Libfabric/3", None, true),
         ),
         (
             "CollNet 00/1 : 5 [send] via COLLNET/SHARP/0/GDRDMA",
-            network(0, 5, Side::Send, "COLLNET/SHARP/0", None, true),
+            Some(Fact::Connection(Connection {
+                channel: Some(0),
+                rank: Some(5),
+                peer: None,
+                way: Way::Network(
+                    Side::Send,
+                    NetworkWay { path: "COLLNET/SHARP/0", network: "SHARP", device: 0, proxy: None, is_gdr: true },
+                ),
+            })),
         ),
         ("Channel 01/0 : 1[0] -> 0[0] [receive] via NET/Socket", None),
         ("Channel 01/0 : 1[0] -> 0[0] [receive] via NET//0", None),
@@ -275,7 +291,16 @@ fn a_line_that_another_write_cut_off_does_not_hide_the_next() {
 #[test]
 fn what_the_log_leaves_open_the_plugin_tells() {
     let tree = Choice { algorithm: Algorithm::Tree, protocol: Protocol::Ll, channels: 8 };
-    let log = |channels| ran(None, 8, (Algorithm::Tree, Protocol::Ll), channels);
+    let log = |channels| {
+        ran(
+            Some(Fact::Hint(
+                "HINT: In many cases this error occurs when ACS is enabled which would break GPU Direct RDMA protocol.",
+            )),
+            8,
+            (Algorithm::Tree, Protocol::Ll),
+            channels,
+        )
+    };
     let other = ran(None, 8, (Algorithm::Ring, Protocol::Ll), None);
     for (ran, told, expected) in [
         (log(Some(2)), Some(tree), "tree/ll/2"),
