@@ -211,7 +211,12 @@ fn what_decides_about_direct_access_is_read() {
             "NET/OFI Could not disable CUDA API usage for HMEM, disabling GDR",
             Some(Fact::Plugin("NET/OFI Could not disable CUDA API usage for HMEM, disabling GDR")),
         ),
-        ("HINT: In many cases this error occurs when ACS is enabled which would break GPU Direct RDMA protocol.", None),
+        (
+            "HINT: In many cases this error occurs when ACS is enabled which would break GPU Direct RDMA protocol.",
+            Some(Fact::Hint(
+                "HINT: In many cases this error occurs when ACS is enabled which would break GPU Direct RDMA protocol.",
+            )),
+        ),
     ] {
         assert_eq!(read(&format!("{START}{message}")), expected, "{message}");
     }
@@ -291,16 +296,7 @@ fn a_line_that_another_write_cut_off_does_not_hide_the_next() {
 #[test]
 fn what_the_log_leaves_open_the_plugin_tells() {
     let tree = Choice { algorithm: Algorithm::Tree, protocol: Protocol::Ll, channels: 8 };
-    let log = |channels| {
-        ran(
-            Some(Fact::Hint(
-                "HINT: In many cases this error occurs when ACS is enabled which would break GPU Direct RDMA protocol.",
-            )),
-            8,
-            (Algorithm::Tree, Protocol::Ll),
-            channels,
-        )
-    };
+    let log = |channels| ran(None, 8, (Algorithm::Tree, Protocol::Ll), channels);
     let other = ran(None, 8, (Algorithm::Ring, Protocol::Ll), None);
     for (ran, told, expected) in [
         (log(Some(2)), Some(tree), "tree/ll/2"),
