@@ -196,6 +196,30 @@ pub enum Fact<'a> {
     Hint(&'a str),
 }
 
+impl Fact<'_> {
+    /// Whether it is one of those, connections aside, that [`crate::gdr`] draws reasons from.
+    pub const fn is_about_gdr(&self) -> bool {
+        match self {
+            Self::Run(_) | Self::Channels(_) | Self::Tuner(_) | Self::Connection(_) | Self::Nvls(_) => false,
+            Self::Warning(_)
+            | Self::Version(_)
+            | Self::CudaDriver(_)
+            | Self::Joined(_)
+            | Self::Network(_)
+            | Self::Hcas(_)
+            | Self::NoHca
+            | Self::NoVerbs
+            | Self::HcaGdr { .. }
+            | Self::Pair(_)
+            | Self::DmaBuf
+            | Self::Variable { .. }
+            | Self::Pattern { .. }
+            | Self::Plugin(_)
+            | Self::Hint(_) => true,
+        }
+    }
+}
+
 /// Who wrote a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Writer<'a> {

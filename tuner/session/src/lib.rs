@@ -8,6 +8,7 @@ pub mod connect;
 pub mod control;
 pub mod event;
 pub mod export;
+pub mod gdr;
 pub mod grid;
 pub mod homogeneity;
 pub mod index;

@@ -63,6 +63,8 @@ pub enum ClusterNote {
         setup_time: Duration,
         /// What the ranks run with, over all of them.
         engine: EngineReport,
+        /// What each runs with, in rank order.
+        ranks: Vec<EngineReport>,
     },
     /// A node is gone.
     NodeLost {
@@ -252,8 +254,8 @@ impl<'a> ClusterBench<'a> {
             Ok(()) => {
                 let (setup, setup_time) = (describe(setup), begun.elapsed());
                 self.last_report = group.report();
-                let engine = self.last_report.clone();
-                (self.notes)(ClusterNote::WorkersStarted { process: id, setup, setup_time, engine });
+                let (engine, ranks) = (self.last_report.clone(), group.reports());
+                (self.notes)(ClusterNote::WorkersStarted { process: id, setup, setup_time, engine, ranks });
                 Ok(group)
             }
             Err(error) => {

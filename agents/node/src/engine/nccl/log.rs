@@ -2,6 +2,8 @@
 //!
 //! Pure, and total: any bytes are taken. It must not decide what follows from a fact.
 
+use std::collections::BTreeSet;
+
 use gdrtune_profiles::grammar::nccl_log::{self, Connection, Fact, NetworkWay, Ran, Side, Way};
 use gdrtune_wire::NetworkUse;
 
@@ -18,6 +20,9 @@ const WARNINGS: Kept = Kept { messages: 2, characters: 300 };
 /// More than any version says of plugins, in whole: paths are at the ends. NCCL cuts lines at 1024 bytes.
 const TUNER_MESSAGES: Kept = Kept { messages: 64, characters: 1024 };
 
+/// Connections that differ, and what decides about GPU Direct RDMA for the HCAs and GPUs of a large node.
+const GDR_LINES: Kept = Kept { messages: 64, characters: 300 };
+
 /// What a log said so far, calls aside.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
@@ -29,13 +34,21 @@ pub(super) struct Facts {
     pub(super) tuner: Vec<String>,
     /// The last warnings.
     pub(super) warnings: Vec<String>,
+    /// The first lines of those that decide about GPU Direct RDMA.
+    gdr: Vec<String>,
+    /// Ways of connections without it, of which a line is among them.
+    indirect: BTreeSet<(Side, String)>,
 }
 
 impl Facts {
     /// Takes in whole lines.
     pub(super) fn take(&mut self, lines: &[u8]) {
         for line in lines.split(|byte| *byte == b'\n') {
-            match nccl_log::fact(line) {
+            let fact = nccl_log::fact(line);
+            if fact.as_ref().is_some_and(|fact| self.is_news_of_gdr(fact)) {
+                GDR_LINES.keep_first(&mut self.gdr, &String::from_utf8_lossy(line));
+            }
+            match fact {
                 Some(Fact::Channels(count)) => self.channels = Some(count),
                 Some(Fact::Connection(Connection { way: Way::Network(side, way), .. })) => self.connect(side, way),
                 Some(Fact::Tuner(message)) => TUNER_MESSAGES.keep(&mut self.tuner, message),
@@ -47,6 +60,23 @@ impl Facts {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Lines that decide about GPU Direct RDMA, where some connection does without.
+    pub(super) fn gdr_lines(&self) -> Vec<String> {
+        let network = &self.network;
+        let is_complete = (network.sends, network.receives) == (network.gdr_sends, network.gdr_receives);
+        if is_complete { vec![] } else { self.gdr.clone() }
+    }
+
+    /// Whether a line belongs to those. Of connections that go the same way without it, the first one does.
+    fn is_news_of_gdr(&mut self, fact: &Fact<'_>) -> bool {
+        match fact {
+            Fact::Connection(Connection { way: Way::Network(side, way), .. }) => {
+                !way.is_gdr && self.indirect.insert((*side, way.path.to_owned()))
+            }
+            fact => fact.is_about_gdr(),
         }
     }
 
@@ -73,10 +103,20 @@ pub(super) fn last_run(lines: &[u8], is_wanted: impl Fn(&Ran) -> bool) -> Option
 }
 
 impl Kept {
+    /// Keeps a message among the first ones.
+    fn keep_first(self, messages: &mut Vec<String>, message: &str) {
+        if messages.len() < self.messages {
+            messages.push(self.cut(message));
+        }
+    }
+
+    fn cut(self, message: &str) -> String {
+        message.chars().filter(|character| !character.is_control()).take(self.characters).collect()
+    }
+
     /// Keeps a message among the last ones, once.
     fn keep(self, messages: &mut Vec<String>, message: &str) {
-        let is_text = |character: &char| !character.is_control();
-        let message: String = message.chars().filter(is_text).take(self.characters).collect();
+        let message = self.cut(message);
         messages.retain(|other| *other != message);
         messages.push(message);
         if self.messages < messages.len() {
@@ -145,6 +185,21 @@ mod tests {
         let lines = [line(64, 1), line(64, 2), line(16, 3), format!("{START}Channel 00/02 : 0 1\n")].concat();
         let found = |bytes| last_run(lines.as_bytes(), |ran| ran.bytes == bytes).and_then(|ran| ran.channels);
         assert_eq!((found(64), found(16), found(8)), (Some(2), Some(3), None));
+    }
+
+    #[test]
+    fn what_decides_about_direct_access_is_kept_where_it_is_not_used() {
+        let line = |message: &str| format!("{START}{message}\n");
+        let disabled = line("NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'");
+        let call = line("AllReduce: 8 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..0}");
+        let [plain, again] = [0, 1].map(|n| line(&format!("Channel 0{n}/0 : 0[0] -> 1[0] [send] via NET/IB/0")));
+        let mut facts = Facts::default();
+        facts.take(
+            [&*disabled, &line("Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/1/GDRDMA"), &call].concat().as_bytes(),
+        );
+        assert_eq!(facts.gdr_lines(), [""; 0], "all connections have it");
+        facts.take([&*plain, &again].concat().as_bytes());
+        assert_eq!(facts.gdr_lines(), [disabled.trim_end(), plain.trim_end()]);
     }
 
     proptest! {
