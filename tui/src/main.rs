@@ -54,6 +54,7 @@ fn run() -> ExitCode {
         Command::Emit(args) => command::emit::emit(&args),
         Command::Install(args) => command::install::install(&args),
         Command::Topo(args) => command::topo::topo(&args),
+        Command::Gdr(args) => command::gdr::gdr(&args),
         Command::Lint(args) => command::lint::lint(&args),
         Command::Runs(args) => command::runs::runs(args),
         Command::Attach(args) => command::runs::attach(&args),

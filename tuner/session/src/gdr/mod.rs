@@ -112,7 +112,7 @@ pub fn measure(
         }
     }
     let points: Vec<Point> = plan.bandwidth.iter().chain(&plan.latency).copied().collect();
-    let result = ab::interleave(bench, &in_pairs(arms.to_vec(), points, plan.pairs), observer, cancel)?;
+    let result = ab::interleave(bench, &in_pairs(arms.to_vec(), points.clone(), plan.pairs), observer, cancel)?;
     if result.directive == Directive::Abort {
         return Err(BenchError::Cancelled);
     }
@@ -123,24 +123,19 @@ pub fn measure(
         }
     }
     let broken = result.broken.as_ref().map(|(arm, why)| format!("{}: {why}", NAMES[*arm]));
-    let (bandwidth, latency): (Vec<_>, Vec<_>) =
-        (0..plan.bandwidth.len() + plan.latency.len()).partition(|&at| at < plan.bandwidth.len());
-    let of = |places: Vec<usize>| places.into_iter().map(|at| point(plan, &result, at)).collect();
-    let verdict = judge(&Measured { bandwidth: of(bandwidth), latency: of(latency) }, &plan.marks);
-    let [without, with] = ranks;
-    let (pairs, failures) = (result.rounds, result.failures);
-    Ok(GdrOutcome::Measured(Box::new(GdrResult { verdict, pairs, with, without, failures, broken })))
-}
-
-fn point(plan: &GdrPlan, result: &ab::AbResult, at: usize) -> GdrPoint {
-    let places = plan.bandwidth.iter().chain(&plan.latency);
-    GdrPoint {
-        point: places.copied().nth(at).unwrap_or(plan.bandwidth[0]),
+    let of_point = |(at, &point): (usize, &Point)| GdrPoint {
+        point,
         off_us: result.times_us[0][at].clone(),
         on_us: result.times_us[1][at].clone(),
         off_cpu_us: result.cpu_us[0][at].clone(),
         on_cpu_us: result.cpu_us[1][at].clone(),
-    }
+    };
+    let mut bandwidth: Vec<GdrPoint> = points.iter().enumerate().map(of_point).collect();
+    let latency = bandwidth.split_off(plan.bandwidth.len());
+    let verdict = judge(&Measured { bandwidth, latency }, &plan.marks);
+    let [without, with] = ranks;
+    let (pairs, failures) = (result.rounds, result.failures);
+    Ok(GdrOutcome::Measured(Box::new(GdrResult { verdict, pairs, with, without, failures, broken })))
 }
 
 /// One sample, in processes of its own: which they were.
