@@ -170,9 +170,11 @@ fn path_words(network: &NetworkUse) -> String {
     format!("{paths}, GDR on {gdr_sends} of {sends} that send, {gdr_receives} of {receives} that receive")
 }
 
-const fn standing_words(standing: Standing) -> &'static str {
-    match standing {
+/// Where a side stands, and how sure it is to miss its mark.
+fn standing_words(side: &Side, marks: &Marks) -> &'static str {
+    match side.standing {
         Standing::Passes => "passes",
+        Standing::Faster if side.p_mark <= 1.0 - marks.p => "better, but not by that much",
         Standing::Faster => "better, but not surely by that much",
         Standing::Open => "no sure difference",
         Standing::Slower => "WORSE with GDR",
@@ -197,21 +199,26 @@ fn text(frame: &Frame, result: &GdrResult) -> String {
     let emulated = if *is_emulated { ", EMULATED nodes" } else { "" };
     let mut lines = vec![
         format!(
-            "# GPU Direct RDMA, NCCL_NET_GDR_LEVEL={level} against LOC: {}, {} on {}{emulated}",
+            "# GPU Direct RDMA, NCCL_NET_GDR_LEVEL={level} against LOC: {}, {} on {}{emulated}; intervals of 90 %",
             count(u64::from(result.pairs), "process pair"),
             count(u64::from(*ranks), "rank"),
             count(u64::from(*nodes), "node"),
         ),
         format!(
-            "# {:>13} {:>10} {:>11} {:>11} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            "# {:>13} {:>10} {:>10} {:>10} {:>8} {:>8} {:>8} {:>8} {:>8}",
             "collective", "size (B)", "off us", "on us", "off GB/s", "on GB/s", "off cpu", "on cpu", "speed-up"
         ),
     ];
     lines.extend(verdict.rows.iter().map(|row| row_line(row, *ranks)));
-    let asked = format!("asked for {:+.0} %", marks.gain * 100.0);
-    lines.push(side_line("bus bandwidth", &verdict.bandwidth, verdict.bandwidth.gain(), &asked));
-    let asked = format!("asked for {:+.0} %", -marks.latency_cut * 100.0);
-    lines.push(side_line("latency", &verdict.latency, verdict.latency.latency_change(), &asked));
+    for (name, side, change, mark) in [
+        ("bus bandwidth", &verdict.bandwidth, verdict.bandwidth.gain(), marks.gain),
+        ("latency", &verdict.latency, verdict.latency.latency_change(), -marks.latency_cut),
+    ] {
+        let (words, standing) =
+            (change.map_or_else(String::new, |c| change_words(c) + ", "), standing_words(side, marks));
+        let mark = mark * 100.0;
+        lines.push(format!("{name:<14} {words}asked for {mark:+.0} % (P {:.3}): {standing}", side.p_mark));
+    }
     if let Some(cpu) = verdict.cpu {
         let change = [cpu.high, cpu.median, cpu.low].map(|ratio| 1.0 / ratio - 1.0);
         lines.push(format!("{:<14} {} per operation and rank", "CPU time", change_words(change)));
@@ -228,11 +235,11 @@ fn row_line(row: &Row, ranks: u32) -> String {
     let us = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |us| format!("{us:.1}"));
     let busbw = |time: Option<f64>| {
         let gbs = time.map(|us| point.collective.busbw_gbs(ranks, point.bytes, us));
-        gbs.map_or_else(|| "-".to_owned(), |gbs| format!("{gbs:.2}"))
+        gbs.map_or_else(|| "-".to_owned(), |gbs| format!("{gbs:.3}"))
     };
     let ratio = speedup.map_or_else(|| "-".to_owned(), |speedup| format!("{:.2}x", speedup.median));
     format!(
-        "  {:>13} {:>10} {:>11} {:>11} {:>9} {:>9} {:>9} {:>9} {ratio:>9}",
+        "  {:>13} {:>10} {:>10} {:>10} {:>8} {:>8} {:>8} {:>8} {ratio:>8}",
         point.collective,
         point.bytes,
         us(*off_us),
@@ -244,15 +251,10 @@ fn row_line(row: &Row, ranks: u32) -> String {
     )
 }
 
-fn side_line(name: &str, side: &Side, change: Option<[f64; 3]>, asked: &str) -> String {
-    let words = change.map_or_else(String::new, |change| format!("{}, ", change_words(change)));
-    format!("{name:<14} {words}{asked} (P {:.3}): {}", side.p_mark, standing_words(side.standing))
-}
-
-/// `+41 % (90 % interval +38 to +45 %)`.
+/// `+41 % (+38 to +45 %)`.
 fn change_words([low, middle, high]: [f64; 3]) -> String {
     let [low, middle, high] = [low, middle, high].map(|change| change * 100.0);
-    format!("{middle:+.0} % (90 % interval {low:+.0} to {high:+.0} %)")
+    format!("{middle:+.0} % ({low:+.0} to {high:+.0} %)")
 }
 
 fn document(frame: &Frame, outcome: &GdrOutcome) -> Value {
@@ -291,7 +293,7 @@ fn result_value(frame: &Frame, result: &GdrResult) -> Value {
     };
     let side = |side: &Side, change: Option<[f64; 3]>| {
         let change = change.map(|[low, median, high]| json!({"low": low, "median": median, "high": high}));
-        json!({"standing": standing_words(side.standing), "change": change, "speedup": side.speedup, "p_mark": side.p_mark})
+        json!({"standing": standing_words(side, &frame.marks), "change": change, "speedup": side.speedup, "p_mark": side.p_mark})
     };
     let row = |row: &Row| {
         let Point { collective, bytes } = row.point;
@@ -331,4 +333,57 @@ fn ranks_value(ranks: &[RankPath]) -> Vec<Value> {
         json!({"rank": rank, "network": network})
     };
     ranks.iter().map(of_rank).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use gdrtune_profiles::vocab::Collective;
+    use gdrtune_tuner::gdr::{GdrPoint, Measured, judge};
+
+    use super::*;
+
+    fn samples(us: f64) -> BTreeMap<u32, Vec<f64>> {
+        (0..9).map(|round| (round, vec![us * (1.0 + 0.01 * f64::from(round % 3))])).collect()
+    }
+
+    fn point(bytes: u64, off_us: f64, on_us: f64) -> GdrPoint {
+        GdrPoint {
+            point: Point { collective: Collective::AllReduce, bytes },
+            off_us: samples(off_us),
+            on_us: samples(on_us),
+            off_cpu_us: samples(off_us / 4.0),
+            on_cpu_us: samples(on_us / 5.0),
+        }
+    }
+
+    fn rank(rank: u32, direct: u32) -> RankPath {
+        let path = format!("NET/IB/{}", rank / 4);
+        let use_of = NetworkUse { paths: vec![path], sends: 8, gdr_sends: direct, receives: 8, gdr_receives: direct };
+        RankPath { rank, network: (rank != 3).then_some(use_of) }
+    }
+
+    fn shown(bandwidth: [f64; 2], latency: [f64; 2]) -> String {
+        let measured = Measured {
+            bandwidth: vec![point(64 << 20, bandwidth[0], bandwidth[1])],
+            latency: vec![point(1024, latency[0], latency[1])],
+        };
+        let marks = Marks::standard(1);
+        let result = GdrResult {
+            verdict: judge(&measured, &marks),
+            pairs: 9,
+            with: (0..8).map(|number| rank(number, 8)).collect(),
+            without: (4..8).map(|number| rank(number, 0)).collect(),
+            failures: vec![],
+            broken: None,
+        };
+        text(&Frame { level: "SYS", nodes: 2, ranks: 8, is_emulated: false, marks }, &result)
+    }
+
+    #[test]
+    fn figures_proof_and_verdict_are_shown() {
+        insta::assert_snapshot!("between", shown([4200.0, 3000.0], [100.0, 70.0]));
+        insta::assert_snapshot!("slower", shown([2400.0, 3000.0], [100.0, 40.0]));
+    }
 }
