@@ -13,7 +13,9 @@
 //! | `none` | no place is left | nothing: it ends |
 //!
 //! Hosts that share a home find a claim (`mkdir`, which one of them makes) and wait for what its maker stores; after the
-//! time for that, whoever still waits stores it too: nothing is ever written in place, so that does no harm.
+//! time for that, whoever still waits stores it too: nothing is ever written in place, so that does no harm. A claim that can
+//! neither be made nor seen may have been given back in between, so it is tried once more; where that fails as well
+//! (a full disk), nobody is waited for.
 
 use super::prune::PRUNE;
 
@@ -30,9 +32,10 @@ prepare() { LC_ALL=C; export LC_ALL; umask 077; \
 case "$c" in /*) ;; *) echo "neither HOME nor XDG_CACHE_HOME is a full path" >&2; return 1;; esac; \
 if test "$k" = cache || own "$c"; then own "$c/gdrtune" && own "$c/gdrtune/agent" && own "$d"; else return 1; fi; }; \
 there() { if test -L "$f"; then rm -f "$f"; fi; test -f "$f" && test "$(($(wc -c < "$f")))" = "$n"; }; \
-look() { z=; e=$(($(date +%s) + w)); until there; do \
+look() { z=; g=; e=$(($(date +%s) + w)); until there; do \
 if mkdir "$d/.claim" 2>/dev/null; then v="$d/.claim"; if there; then break; fi; z=absent; return; fi; \
-if test -d "$d/.claim" && test "$(date +%s)" -lt "$e"; then :; else z=absent; return; fi; \
+if test -d "$d/.claim"; then g=; elif test -n "$g"; then z=absent; return; else g=1; continue; fi; \
+if test "$(date +%s)" -ge "$e"; then z=absent; return; fi; \
 if test -z "$z"; then z=waiting; say waiting "place=$c"; fi; sleep 0.2 2>/dev/null || sleep 1; ls "$d" >/dev/null 2>&1; done; z=there; }; \
 yield() { if test -n "$v"; then rmdir "$v" 2>/dev/null; v=; fi; }; \
 store() { LC_ALL=C; export LC_ALL; umask 077; x="$d/$t.$$"; trap 'rm -f "$x"' 0; trap "exit 1" HUP INT TERM; \

@@ -163,6 +163,27 @@ async fn a_claim_that_nobody_fills_is_not_waited_for_without_end() {
 }
 
 #[tokio::test]
+async fn a_claim_given_back_between_two_looks_needs_no_second_upload() {
+    let machine = Machine::new(AGENT);
+    let bin = machine.path("bin");
+    fs::create_dir(&bin).unwrap();
+    // Another host stores the executable and gives its claim back just after this one could not make it.
+    let real = Command::new("sh").args(["-c", "command -v mkdir"]).output().unwrap();
+    let real = String::from_utf8(real.stdout).unwrap();
+    let agent = machine.path("agent");
+    let text = format!(
+        "#!/bin/sh\ncase \"$1\" in */.claim) cp {} \"${{1%/*}}/gdrtune\"; chmod 700 \"${{1%/*}}/gdrtune\"; exit 1;; esac\nexec {} \"$@\"\n",
+        agent.display(),
+        real.trim()
+    );
+    fs::write(bin.join("mkdir"), text).unwrap();
+    fs::set_permissions(bin.join("mkdir"), Permissions::from_mode(0o755)).unwrap();
+    let (said, log) = machine.start(&format!("PATH={}:$PATH; export PATH", bin.display())).await.unwrap();
+    assert!(said.starts_with("agent with"), "{said}");
+    assert_eq!(log, "", "what is there is not stored again");
+}
+
+#[tokio::test]
 async fn a_noexec_home_is_not_used() {
     let machine = Machine::new(AGENT);
     let Some(mounts) = mounted(&machine, &["home"], "noexec") else { return };
