@@ -4,6 +4,7 @@
 
 use std::{
     collections::BTreeSet,
+    fmt::Write as _,
     fs,
     path::{Path, PathBuf},
 };
@@ -47,7 +48,7 @@ fn every_log_is_explained_as_expected() {
     let mut now = String::new();
     for log in logs {
         assert!(log.1.starts_with(b"# "), "{} does not say where its lines come from", log.0);
-        now.push_str(&format!("==== {}\n{}\n", log.0, render::text(&read(&[log.clone()]))));
+        writeln!(now, "==== {}\n{}", log.0, render::text(&read(std::slice::from_ref(&log)))).unwrap();
     }
     let path = folder().join("expected.txt");
     if std::env::var_os("UPDATE_EXPECTED").is_some() {

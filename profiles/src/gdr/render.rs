@@ -62,7 +62,9 @@ pub fn text(report: &Report) -> String {
     }
     if !report.notes.is_empty() {
         line("");
-        report.notes.iter().for_each(|note| line(&format!("note: {note}")));
+        for note in &report.notes {
+            line(&format!("note: {note}"));
+        }
     }
     text
 }
@@ -152,7 +154,7 @@ fn kind_lines(alike: &Alike<'_>, line: &mut impl FnMut(&str)) {
         let path = if devices.is_empty() { transport.clone() } else { format!("{transport}/{}", ranges(devices)) };
         let path = if *is_proxied { format!("{path} through another GPU (PXN)") } else { path };
         let channels = if channels.is_empty() { String::new() } else { format!("channels {}", ranges(channels)) };
-        let why: String = reasons.iter().map(|at| format!(" [{}]", at + 1)).collect();
+        let why = reasons.iter().fold(String::new(), |why, at| format!("{why} [{}]", at + 1));
         line(&format!("    {end:<9} {direct:<7} {path:<24} {channels}{why}"));
     }
     let nvls = alike.ranks.iter().filter_map(|rank| rank.nvls).collect::<BTreeSet<_>>();
@@ -184,7 +186,9 @@ fn reason_lines(at: usize, reason: &Reason, line: &mut impl FnMut(&str)) {
     let Reason { id, what, fix, evidence, ranks, connections } = reason;
     let (connections, ranks) = (count(*connections, "connection", "connections"), count(*ranks, "rank", "ranks"));
     line(&format!("  [{at}] {connections} of {ranks}: {what} [{id}]"));
-    evidence.iter().for_each(|evidence| line(&format!("      {}", evidence_words(evidence))));
+    for evidence in evidence {
+        line(&format!("      {}", evidence_words(evidence)));
+    }
     line(&format!("      fix: {fix}"));
 }
 

@@ -83,8 +83,8 @@ mod tests {
         let line = |rank: u32| {
             format!("n1:{rank}:1 [0] NCCL INFO Channel 00/0 : {rank}[0] -> 9[0] [send] via NET/IB/0/GDRDMA")
         };
-        let long = "x".repeat(3 * LINE_BYTES);
-        let text = format!("{}\n{long}\n\n{}\r\n{}", line(1), line(2), line(3));
+        let endless = "x".repeat(3 * LINE_BYTES);
+        let text = format!("{}\n{endless}\n\n{}\r\n{}", line(1), line(2), line(3));
         for capacity in [1, 7, 64, READ_BYTES] {
             let mut log = Log::new();
             log.begin("a");

@@ -137,10 +137,8 @@ fn no_verdict(unproven: &Unproven) -> Failure {
     }
     let fixes: Vec<&str> = unproven.reasons.iter().map(|(_, fix)| fix.as_str()).collect();
     let failure = Failure::new(Exit::Findings, anyhow::Error::msg(text));
-    match fixes.is_empty() {
-        true => failure.with_hint("gdrtune gdr --log explains a job's own log; gdrtune topo shows distances"),
-        false => failure.with_hint(fixes.join("; ")),
-    }
+    let hint = "gdrtune gdr --log explains a job's own log; gdrtune topo shows distances".to_owned();
+    failure.with_hint(if fixes.is_empty() { hint } else { fixes.join("; ") })
 }
 
 /// How ranks are connected, equal ones in one line.

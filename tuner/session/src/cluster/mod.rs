@@ -62,7 +62,7 @@ pub enum ClusterNote {
         /// Time from the start to a working communicator.
         setup_time: Duration,
         /// What the ranks run with, over all of them.
-        engine: EngineReport,
+        engine: Box<EngineReport>,
         /// What each runs with, in rank order.
         ranks: Vec<EngineReport>,
     },
@@ -254,7 +254,7 @@ impl<'a> ClusterBench<'a> {
             Ok(()) => {
                 let (setup, setup_time) = (describe(setup), begun.elapsed());
                 self.last_report = group.report();
-                let (engine, ranks) = (self.last_report.clone(), group.reports());
+                let (engine, ranks) = (Box::new(self.last_report.clone()), group.reports());
                 (self.notes)(ClusterNote::WorkersStarted { process: id, setup, setup_time, engine, ranks });
                 Ok(group)
             }

@@ -70,7 +70,7 @@ impl Bench for Fixed {
             _ => self.has[arm],
         };
         let ranks = vec![self.report(has); 2];
-        let (setup, setup_time, engine) = (String::new(), Duration::ZERO, EngineReport::default());
+        let (setup, setup_time, engine) = (String::new(), Duration::ZERO, Box::default());
         (self.tell)(ClusterNote::WorkersStarted { process, setup, setup_time, engine, ranks });
         for (item, asked) in script.items.iter().enumerate() {
             let side = usize::from(asked.point.bytes < 1 << 20);
