@@ -2,6 +2,7 @@
 
 mod deploy;
 mod doctor;
+mod gdr;
 mod given;
 mod hosts;
 mod lint;
@@ -25,6 +26,7 @@ use self::parse::{parse_choice, parse_named, parse_worker_command};
 pub(crate) use self::{
     deploy::{EmitArgs, InstallArgs},
     doctor::{DoctorArgs, DoctorCommand},
+    gdr::GdrArgs,
     hosts::HostArgs,
     lint::LintArgs,
     presets::{GoalArgs, ObjectiveArg, OfflineArgs, SpaceArgs},
@@ -42,13 +44,13 @@ Exit codes:
   0    done (also when the defaults are best)
   1    unexpected error
   2    wrong use or configuration
-  3    preflight refused: hosts that cannot be used as they are
-  4    nothing matched: no installation in the folder
-  5    no setting beat the defaults (only with --expect-gain)
-  6    findings: of lint or doctor, or an installation that is not as it was put there, or that NCCL does not use
+  3    preflight refused: hosts that cannot be used as they are, or to which GPU Direct RDMA does not apply
+  4    nothing matched: no installation in the folder, no line of NCCL in a log
+  5    no setting beat the defaults, or gdr does not pass (only with --expect-gain)
+  6    findings: of lint or doctor, connections without GPU Direct RDMA, or an installation that is not as it was put there, or that NCCL does not use
   100  some trials failed
   101  nodes lost; with --min-nodes, and by topo, also a result for fewer hosts than were named
-  102  verification found a regression
+  102  verification found a regression, or GPU Direct RDMA is slower
   130  interrupted; after SIGTERM the best so far is written, not verified";
 
 /// Tunes the collectives of a GPU cluster: measures, searches, proves, and writes a profile.
@@ -85,6 +87,11 @@ pub(crate) enum Command {
     /// It changes nothing and needs no root. Each finding names hosts, devices, values and the fix. Ends with code 6 where a check fails.
     // Its hosts have many options.
     Doctor(Box<DoctorArgs>),
+    /// Tell what GPU Direct RDMA gains here, or by logs of NCCL, who uses it and why not the others
+    ///
+    /// Measures the same collectives with it and without, in fresh processes, and passes where bus bandwidth and latency reach
+    /// what is asked for; NCCL's own log proves each arm. With --log it measures nothing and reads logs that are there.
+    Gdr(Box<GdrArgs>),
     /// Find the traps in job scripts, nccl.conf, tuner CSVs, environments, Dockerfiles and manifests
     ///
     /// It reads files only: no host, no GPU and no profile is needed, and nothing is changed. Ends with code 6 where it finds

@@ -56,6 +56,7 @@ fn run() -> ExitCode {
         Command::Install(args) => command::install::install(&args),
         Command::Topo(args) => command::topo::topo(&args),
         Command::Doctor(args) => command::doctor::doctor(&args),
+        Command::Gdr(args) => command::gdr::gdr(&args),
         Command::Lint(args) => command::lint::lint(&args),
         Command::Runs(args) => command::runs::runs(args),
         Command::Attach(args) => command::runs::attach(&args),

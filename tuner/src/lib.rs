@@ -6,6 +6,7 @@
 pub mod ab;
 pub mod bench;
 pub mod deployment;
+pub mod gdr;
 pub mod grid;
 pub mod objective;
 pub mod observe;

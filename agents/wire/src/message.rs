@@ -401,6 +401,8 @@ pub struct EngineReport {
     pub network: Option<NetworkUse>,
     /// What the library's own log says of tuner plugins, a message each; where it logs for us.
     pub plugin_log: Vec<String>,
+    /// Lines of that log that decide about GPU Direct RDMA, where some connection does without it.
+    pub gdr_log: Vec<String>,
 }
 
 /// Connections of one rank over the network, by what the library says of each.

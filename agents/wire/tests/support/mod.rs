@@ -151,14 +151,16 @@ fn engine_report() -> impl Strategy<Value = EngineReport> {
     let network = (vec(text(), 0..3), counts).prop_map(|(paths, (sends, gdr_sends, receives, gdr_receives))| {
         NetworkUse { paths, sends, gdr_sends, receives, gdr_receives }
     });
-    (texts, option::of(any::<u16>()), option::of(network), vec(text(), 0..3)).prop_map(
-        |((version, library, device), channels, network, plugin_log)| EngineReport {
+    let logs = (vec(text(), 0..3), vec(text(), 0..3));
+    (texts, option::of(any::<u16>()), option::of(network), logs).prop_map(
+        |((version, library, device), channels, network, (plugin_log, gdr_log))| EngineReport {
             version,
             library,
             device,
             channels,
             network,
             plugin_log,
+            gdr_log,
         },
     )
 }

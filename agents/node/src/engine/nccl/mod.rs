@@ -303,6 +303,7 @@ impl Engine for NcclEngine {
             device: Some(ready.device.name.clone()),
             channels: ready.facts().and_then(|facts| facts.channels),
             network: ready.facts().map(|facts| facts.network.clone()),
+            gdr_log: ready.facts().map(log::Facts::gdr_lines).unwrap_or_default(),
             plugin_log: ready.log.as_ref().map(|log| log.facts.tuner.clone()).unwrap_or_default(),
         }
     }
