@@ -13,6 +13,7 @@
 //! | [`profile`] | the profile file, format 1: reading with places and nearest names, checking, writing |
 //! | [`grammar`] | what receives our texts: `NCCL_ALGO`, `NCCL_IB_HCA`, interfaces, nccl.conf, env file, shell, tuner CSV, NCCLX, UCC, `mpirun`, `ENV` lines, YAML; and what tells of machines: `nvidia-smi topo -m`, NCCL's topology files |
 //! | [`topology`] | GPUs and HCAs of a machine, and how far they are from each other |
+//! | [`block`] | a profile's settings as a marked block in a script, nccl.conf or Dockerfile: where, whether it is current, what else sets the same |
 //! | [`diff`] | what differs between two profiles: settings by variable, choices by range |
 //! | [`emit`] | profile to every [`emit::Format`]: snippets and files of variables, rule files, manifests, JSON; each read back first |
 //! | [`install`] | what an installation consists of: its files' names and texts, its manifest |
@@ -20,6 +21,7 @@
 //! | [`workload`], [`space`], [`setting`] | what a job calls how often; what is searched; `NAME=VALUE` texts. With presets |
 //! | [`diagnostic`], [`nearest`], [`source`] | findings with file and line; the nearest known name; errors of our TOML files |
 
+pub mod block;
 pub mod diagnostic;
 pub mod diff;
 pub mod emit;
