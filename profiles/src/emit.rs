@@ -161,5 +161,8 @@ pub fn labels(profile: &Profile) -> Vec<&'static str> {
 }
 
 #[cfg(test)]
+#[path = "emit/format_tests.rs"]
+mod format_tests;
+#[cfg(test)]
 #[path = "emit/tests.rs"]
 mod tests;

@@ -27,8 +27,12 @@ fn message(place: Place, ours: &Assigned, other: &Assigned, is_before: bool) -> 
         return Some(format!("this command gets another {name} than the block sets"));
     }
     Some(match (place, is_before) {
-        (Place::NcclConf, true) => format!("{name} is set here, before the block: NCCL keeps the first value, which is this one"),
-        (Place::NcclConf, false) => format!("{name} is set here again: NCCL keeps the first value, which is the block's"),
+        (Place::NcclConf, true) => {
+            format!("{name} is set here, before the block: NCCL keeps the first value, which is this one")
+        }
+        (Place::NcclConf, false) => {
+            format!("{name} is set here again: NCCL keeps the first value, which is the block's")
+        }
         (_, true) if ours.keeps_set => format!("{name} is set here, before the block, which keeps this value"),
         (_, true) => format!("{name} is set here, before the block, whose value counts after it"),
         // It does nothing where the block has set the variable.

@@ -33,7 +33,9 @@ impl Place {
             Kind::Shell => {
                 let first = text.trim_start_matches('\u{feff}').lines().next().unwrap_or_default();
                 if let Some(other) = other_shell(name, first) {
-                    return Err(format!("it is for {other}, and the block is of sh: source the emitted file from an sh script"));
+                    return Err(format!(
+                        "it is for {other}, and the block is of sh: source the emitted file from an sh script"
+                    ));
                 }
                 let is_batch = text.lines().any(|line| line.starts_with("#SBATCH"));
                 Ok(if is_batch { Self::Batch } else { Self::Shell })
@@ -42,9 +44,12 @@ impl Place {
             Kind::Env => Ok(Self::Env),
             Kind::Dockerfile => Ok(Self::Dockerfile),
             Kind::TunerCsv => Err("a tuner CSV is emitted whole: gdrtune emit --format tuner-csv".to_owned()),
-            Kind::Kubernetes => Err("a manifest takes no block: gdrtune emit --format k8s-configmap,k8s-patch".to_owned()),
+            Kind::Kubernetes => {
+                Err("a manifest takes no block: gdrtune emit --format k8s-configmap,k8s-patch".to_owned())
+            }
             Kind::Other => {
-                Err("it is no kind of file that takes a block; --as shell, nccl-conf, env or dockerfile says which".to_owned())
+                Err("it is no kind of file that takes a block; --as shell, nccl-conf, env or dockerfile says which"
+                    .to_owned())
             }
         }
     }
@@ -85,7 +90,8 @@ impl Place {
 
 /// The shell that a script is for, where that is none of ours.
 fn other_shell<'a>(name: &'a str, first_line: &'a str) -> Option<&'a str> {
-    let by_name = name.rsplit_once('.').map(|(_, ending)| ending).filter(|ending| ["csh", "tcsh", "fish"].contains(ending));
+    let by_name =
+        name.rsplit_once('.').map(|(_, ending)| ending).filter(|ending| ["csh", "tcsh", "fish"].contains(ending));
     let Some(words) = first_line.strip_prefix("#!") else { return by_name };
     let mut words = words.split_whitespace().map(|word| word.rsplit('/').next().unwrap_or(word));
     let mut program = words.next()?;
@@ -102,7 +108,10 @@ fn after_directives(bytes: &[u8]) -> Option<usize> {
         text.is_empty() || text.starts_with(b"#")
     });
     let directives = comments.filter(|(_, line)| DIRECTIVES.iter().any(|mark| line.starts_with(mark)));
-    directives.last().map(|(start, line)| start + line.len()).filter(|end| bytes[..*end].ends_with(b"\n") || *end == bytes.len())
+    directives
+        .last()
+        .map(|(start, line)| start + line.len())
+        .filter(|end| bytes[..*end].ends_with(b"\n") || *end == bytes.len())
 }
 
 /// The end of the comments that a file opens with, where a blank line or nothing follows them: others belong to what they stand

@@ -57,7 +57,10 @@ fn a_block_goes_where_it_belongs_and_out_again() {
         let is_crlf = script.contains("\r\n");
         let lines_of_block = String::from_utf8(with[found.bytes.clone()].to_vec()).unwrap();
         assert_eq!(lines_of_block.contains("\r\n"), is_crlf, "{script:?}");
-        assert_eq!(lines_of_block.matches('\n').count() - lines_of_block.matches("\r\n").count() > 0, !is_crlf || !script.ends_with('\n'));
+        assert_eq!(
+            lines_of_block.matches('\n').count() - lines_of_block.matches("\r\n").count() > 0,
+            !is_crlf || !script.ends_with('\n')
+        );
     }
 }
 
@@ -91,12 +94,18 @@ fn marks_that_do_not_pair_are_errors_with_their_line() {
     let with = String::from_utf8(put_in(b"", Place::Shell)).unwrap();
     let (begin, end) = (with.lines().next().unwrap(), END);
     for (text, message) in [
-        (format!("x\n{begin}\n"), "f:2: the managed block that begins here has no end mark (`# gdrtune: end of managed block`)"),
+        (
+            format!("x\n{begin}\n"),
+            "f:2: the managed block that begins here has no end mark (`# gdrtune: end of managed block`)",
+        ),
         (
             format!("{begin}\n{begin}\n{end}\n"),
             "f:2: a managed block begins within that of line 1: an end mark is missing, or the marks are nested",
         ),
-        (format!("{with}{with}"), "f:6: a second managed block begins here, after that of line 1: take one of them out by hand"),
+        (
+            format!("{with}{with}"),
+            "f:6: a second managed block begins here, after that of line 1: take one of them out by hand",
+        ),
         (format!("x\n\n{end}\n"), "f:3: a managed block ends here that never began"),
         ("a\nb\0\n".to_owned(), "f:2: a NUL byte: the file is no text in an encoding with ASCII in it (UTF-16?)"),
     ] {
@@ -105,7 +114,9 @@ fn marks_that_do_not_pair_are_errors_with_their_line() {
     }
     let no_place = |text: &str| apply(text.as_bytes(), Place::Dockerfile, TEXT, "f").unwrap_err().to_string();
     assert_eq!(no_place("RUN x\n"), "f:1: there is no FROM, and ENV comes after one");
-    assert!(no_place("# syntax=x\n# escape=`\nFROM a\n").starts_with("f:2: the Dockerfile has another escape character"));
+    assert!(
+        no_place("# syntax=x\n# escape=`\nFROM a\n").starts_with("f:2: the Dockerfile has another escape character")
+    );
 }
 
 #[test]
@@ -129,7 +140,10 @@ fn kinds_of_files_are_told_or_refused() {
             Err(why) => assert!(place.as_ref().is_err_and(|error| error.starts_with(why)), "{name}: {place:?}"),
         }
     }
-    assert_eq!(Place::of("x.py", "#!/usr/bin/env python3\n", Some(Kind::Shell)).unwrap_err().split(',').next(), Some("it is for python3"));
+    assert_eq!(
+        Place::of("x.py", "#!/usr/bin/env python3\n", Some(Kind::Shell)).unwrap_err().split(',').next(),
+        Some("it is for python3")
+    );
 }
 
 #[test]

@@ -66,7 +66,8 @@ pub(super) fn add(profile: &Profile, is_live: bool, settings: &mut Vec<Setting>,
         return;
     }
     if settings.iter().any(|setting| [ALGORITHMS, PROTOCOLS].contains(&setting.name.as_str())) {
-        return remarks.push("no lists are made from the rules: the profile sets NCCL_ALGO or NCCL_PROTO itself".to_owned());
+        return remarks
+            .push("no lists are made from the rules: the profile sets NCCL_ALGO or NCCL_PROTO itself".to_owned());
     }
     let Some(Dialect::V224Plus) = profile.nccl_version().map(Dialect::of) else {
         let why = "only NCCL 2.24 and later reads NCCL_ALGO per collective, and the profile names no such version";
@@ -82,12 +83,16 @@ pub(super) fn add(profile: &Profile, is_live: bool, settings: &mut Vec<Setting>,
             Ok(rule) => {
                 algorithms.insert(collective, BTreeSet::from([rule.algorithm]));
                 protocols.insert(collective, BTreeSet::from([rule.protocol]));
-                comments.extend(rules.iter().map(|rule| format!("{collective} {}: {}", rule.bytes, evidence(&rule.speedup))));
+                comments.extend(
+                    rules.iter().map(|rule| format!("{collective} {}: {}", rule.bytes, evidence(&rule.speedup))),
+                );
             }
             Err(why) => remarks.push(format!("{collective} is in no list: {why}")),
         }
     }
-    comments.push("from the rules, without their channels; it beats a tuner plugin, and holds for jobs of every shape".to_owned());
+    comments.push(
+        "from the rules, without their channels; it beats a tuner plugin, and holds for jobs of every shape".to_owned(),
+    );
     comments.push(debugging_comment(profile));
     let lists = [(ALGORITHMS, written::<Algorithm>(&algorithms)), (PROTOCOLS, written::<Protocol>(&protocols))];
     settings.extend(lists.into_iter().filter_map(|(name, value)| {

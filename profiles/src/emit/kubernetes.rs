@@ -81,7 +81,9 @@ pub(super) fn emit_patch(plan: &Plan<'_>, container: &str) -> Result<String, Emi
         Format::ConfigMap.file_name(),
         Format::PodPatch.file_name()
     ));
-    text.push_str("# (or a patch in a kustomization; a container's own `env` beats what it takes from the ConfigMap)\n");
+    text.push_str(
+        "# (or a patch in a kustomization; a container's own `env` beats what it takes from the ConfigMap)\n",
+    );
     let rules = rules(plan)?;
     if rules.is_some() {
         text.push_str("# the rules need gdrtune's tuner plugin in the image, named by NCCL_TUNER_PLUGIN: gdrtune install brings it\n");
@@ -106,8 +108,8 @@ fn read_back_patch(plan: &Plan<'_>, text: &str, container: &str, has_rules: bool
     let documents = yaml::parse(text).map_err(|error| plan.read_back_error(error.to_string()))?;
     let [patch] = documents.as_slice() else { return Err(plan.read_back_error("it is not one document")) };
     let at = |path: &str| patch.at(&format!("spec/template/spec/{path}")).and_then(Yaml::text);
-    let is_used = at("containers/0/name") == Some(container)
-        && at("containers/0/envFrom/0/configMapRef/name") == Some(VARIABLES);
+    let is_used =
+        at("containers/0/name") == Some(container) && at("containers/0/envFrom/0/configMapRef/name") == Some(VARIABLES);
     let mounted = at("containers/0/volumeMounts/0/name").zip(at("volumes/0/name")).zip(at("volumes/0/configMap/name"));
     let has_mounted = mounted == Some(((RULES, RULES), RULES));
     if is_used && has_mounted == has_rules { Ok(()) } else { Err(plan.read_back_error("another patch came back")) }

@@ -63,8 +63,7 @@ pub(super) fn emit_json(plan: &Plan<'_>) -> Result<String, EmitError> {
     let is_live = |translated: &&Translated| plan.rules_are_live && !translated.is_empty;
     let live: Vec<Value> = rules.iter().filter(is_live).map(value).collect();
     let document = json!({ "comments": plan.head, "rules": live });
-    let mut text =
-        serde_json::to_string_pretty(&document).map_err(|error| plan.read_back_error(error.to_string()))?;
+    let mut text = serde_json::to_string_pretty(&document).map_err(|error| plan.read_back_error(error.to_string()))?;
     text.push('\n');
     read_back(plan, ncclx::parse_json(&text), &rules)?;
     Ok(text)
@@ -90,10 +89,14 @@ fn translate(plan: &Plan<'_>, rule: &Rule) -> Result<Translated, EmitError> {
     let is_empty = max.is_some_and(|max| max < min);
     let mut comments = vec![Plan::rule_comment(rule)];
     if is_empty {
-        comments.push(comment(&format!("left to NCCLX: no whole number of bytes for each of {divisor} ranks is in {}", rule.bytes)));
+        comments.push(comment(&format!(
+            "left to NCCLX: no whole number of bytes for each of {divisor} ranks is in {}",
+            rule.bytes
+        )));
     } else if !rule.bytes.min.is_multiple_of(divisor) {
         let first = rule.bytes.min.div_ceil(divisor) * divisor;
-        comments.push(comment(&format!("from {first} bytes on: below, the bytes of a rank are those of smaller calls")));
+        comments
+            .push(comment(&format!("from {first} bytes on: below, the bytes of a rank are those of smaller calls")));
     }
     if u64::from(rule.ranks) != divisor {
         comments.push(comment(&format!(

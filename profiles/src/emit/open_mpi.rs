@@ -30,22 +30,27 @@ pub(super) fn emit_app(plan: &Plan<'_>, program: &str) -> Result<String, EmitErr
     let mut text = plan.head_text();
     text.push_str("# mpirun --app FILE; a hostfile or the job's nodes say where the ranks run\n");
     if program == super::OWN_ENVIRONMENT {
-        text.push_str("# env shows what the ranks find set: put the job's program in its place, or emit with --program\n");
+        text.push_str(
+            "# env shows what the ranks find set: put the job's program in its place, or emit with --program\n",
+        );
     }
     let ranks = plan.profile.cluster.ranks;
     let mut line = format!("-np {ranks}");
     for setting in &plan.settings {
-        push_comments(setting, &mut text);
+        // The line holds them all, so each comment says whose it is.
+        for about in &setting.comments {
+            text.push_str(&format!("# {}\n", comment(&format!("{}: {about}", setting.name))));
+        }
         if setting.is_live {
             refuse(plan, setting, app_refuses)?;
-            text.push_str(&format!("# {}\n", comment(&format!("so {} is set", setting.name))));
             line.push_str(&format!(" -x {}={}", setting.name, setting.value));
         } else {
             text.push_str(&format!("#{}\n", comment(&format!("-x {}={}", setting.name, setting.value))));
         }
     }
     text.push_str(&format!("\n{line} {program}\n"));
-    let does_not_fit = |cause: String| EmitError::DoesNotFit { format: plan.format, name: "the program".to_owned(), cause };
+    let does_not_fit =
+        |cause: String| EmitError::DoesNotFit { format: plan.format, name: "the program".to_owned(), cause };
     let apps = parse_app(&text).map_err(|error| does_not_fit(error.to_string()))?;
     let words: Vec<&str> = program.split(' ').filter(|word| !word.is_empty()).collect();
     match apps.as_slice() {
@@ -66,7 +71,5 @@ fn push_comments(setting: &Setting, text: &mut String) {
 
 fn refuse(plan: &Plan<'_>, setting: &Setting, refuses: fn(&str) -> Option<&'static str>) -> Result<(), EmitError> {
     let cause = refuses(&setting.value).map(|cause| format!("the value {cause}"));
-    cause.map_or(Ok(()), |cause| {
-        Err(EmitError::DoesNotFit { format: plan.format, name: setting.name.clone(), cause })
-    })
+    cause.map_or(Ok(()), |cause| Err(EmitError::DoesNotFit { format: plan.format, name: setting.name.clone(), cause }))
 }

@@ -9,7 +9,8 @@ use crate::{
 };
 
 /// What a rule file for RCCL says that NCCL was measured for.
-const NOT_RCCL: &str = "NOT MEASURED WITH RCCL: NCCL's times on other GPUs say nothing about it, and it replaces combinations by others";
+const NOT_RCCL: &str =
+    "NOT MEASURED WITH RCCL: NCCL's times on other GPUs say nothing about it, and it replaces combinations by others";
 
 /// Comments are cut here: NVIDIA's CSV reader takes the rest of a line over 255 bytes for a line of its own.
 const LONGEST_COMMENT: usize = 200;
@@ -82,7 +83,7 @@ impl<'a> Plan<'a> {
         head.push(format!("cluster {}", cluster.fingerprint));
         head.extend(run.notes.iter().map(|note| format!("note: {note}")));
         head.push("on another cluster or NCCL version these are hints to measure, not settings".to_owned());
-        head.push("to re-check on these nodes: gdrtune verify with the profile".to_owned());
+        head.push("to re-check on these nodes: gdrtune verify profile.toml -w HOSTS".to_owned());
         if !rule.is_empty() && !self.format.is_rules() {
             let file = Format::TunerCsv.file_name();
             let plugin = if run.engine == Engine::Nccl { " (gdrtune install brings one)" } else { "" };

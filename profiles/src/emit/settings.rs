@@ -127,7 +127,9 @@ fn read_back(plan: &Plan<'_>, text: &str) -> Result<(), EmitError> {
 /// What a shell exports, without what the format itself adds.
 fn read_shell(plan: &Plan<'_>, text: &str) -> Result<Environment, EmitError> {
     let text = match plan.format {
-        Format::Torchrun => text.strip_suffix(TORCHRUN).ok_or_else(|| plan.read_back_error("torchrun is not started"))?,
+        Format::Torchrun => {
+            text.strip_suffix(TORCHRUN).ok_or_else(|| plan.read_back_error("torchrun is not started"))?
+        }
         _ => text,
     };
     let mut assignments = shell::parse(text).map_err(|error| plan.read_back_error(error.to_string()))?;

@@ -7,10 +7,10 @@
 use super::{
     EmitError,
     plan::{Plan, comment},
-    tuner_csv::{self, UNBOUNDED, is_row_of, max_bytes},
+    tuner_csv::{self, UNBOUNDED, max_bytes},
 };
 use crate::{
-    grammar::tuner_csv::{HEADER, TableRule},
+    grammar::tuner_csv::{Call, HEADER, TableRule},
     matrix,
     profile::{ByteRange, Rule},
     vocab::{Algorithm, Choice, Collective, Protocol},
@@ -133,8 +133,18 @@ fn fallback(collective: Collective, most: u16) -> [Row; 2] {
         shape: None,
     };
     [
-        row(ByteRange { min: 0, max: Some(LARGEST_LL) }, Protocol::Ll, 1, "a ring runs everywhere, LL is for small calls"),
-        row(ByteRange { min: LARGEST_LL + 1, max: None }, Protocol::Simple, most, "all channels that the communicator has"),
+        row(
+            ByteRange { min: 0, max: Some(LARGEST_LL) },
+            Protocol::Ll,
+            1,
+            "a ring runs everywhere, LL is for small calls",
+        ),
+        row(
+            ByteRange { min: LARGEST_LL + 1, max: None },
+            Protocol::Simple,
+            most,
+            "all channels that the communicator has",
+        ),
     ]
 }
 
@@ -147,14 +157,27 @@ fn line(row: &Row) -> String {
 fn read_back(plan: &Plan<'_>, text: &str, rows: &[Row]) -> Result<(), EmitError> {
     let table = tuner_csv::read(plan, text)?;
     let is_row = |(read, row): (&TableRule, &Row)| {
-        (read.collective, read.min_bytes, read.max_bytes, read.choice) == (row.collective, row.bytes.0, row.bytes.1, row.choice)
+        (read.collective, read.min_bytes, read.max_bytes, read.choice)
+            == (row.collective, row.bytes.0, row.bytes.1, row.choice)
             && (read.nodes, read.ranks) == (row.shape.map(|shape| shape.0), row.shape.map(|shape| shape.1))
     };
     if table.rules().len() != rows.len() || !table.rules().iter().zip(rows).all(is_row) {
         return Err(plan.read_back_error("other rows came back"));
     }
-    // The measured rules come first, so no filler takes a size from one.
-    let are_first = table.rules().iter().zip(plan.live_rules()).all(|(read, rule)| is_row_of(read, rule));
-    let has_counts = table.rules().iter().all(|rule| 0 < rule.choice.channels);
-    if are_first && has_counts { Ok(()) } else { Err(plan.read_back_error("a rule is not as it was measured")) }
+    let rules = plan.live_rules();
+    let is_as_measured = |rule: &Rule, bytes: u64| {
+        let call = Call::new(rule.collective, bytes, rule.nodes, rule.ranks);
+        let is_first = |rule: &&Rule| {
+            let is_of = (rule.collective, rule.nodes, rule.ranks) == (call.collective, call.nodes, call.ranks);
+            is_of && rule.bytes.contains(bytes)
+        };
+        let Some(first) = rules.iter().find(is_first) else { return true };
+        let (choice, channels) = table.example_plugin(&call);
+        choice == Some((first.algorithm, first.protocol)) && first.channels.is_none_or(|count| count == channels)
+    };
+    let ends = |rule: &Rule| [rule.bytes.min, max_bytes(rule)];
+    if rules.iter().all(|rule| ends(rule).into_iter().all(|bytes| is_as_measured(rule, bytes))) {
+        return Ok(());
+    }
+    Err(plan.read_back_error("a rule is not as it was measured"))
 }

@@ -17,7 +17,8 @@ pub(super) fn emit(plan: &Plan<'_>) -> Result<String, EmitError> {
     );
     lines.push(match plan.format {
         Format::RcclCsv => {
-            "# for the tuner that is built into librccl: NCCL_TUNER_CONFIG_FILE, or rccl_tuner_ARCH.csv in its folder".to_owned()
+            "# for the tuner that is built into librccl: NCCL_TUNER_CONFIG_FILE, or rccl_tuner_ARCH.csv in its folder"
+                .to_owned()
         }
         _ => "# (NVIDIA's example plugin forces one channel there: use gdrtune's plugin)".to_owned(),
     });
@@ -57,17 +58,14 @@ pub(super) fn read(plan: &Plan<'_>, text: &str) -> Result<RuleTable, EmitError> 
 fn read_back(plan: &Plan<'_>, text: &str) -> Result<(), EmitError> {
     let table = read(plan, text)?;
     let rules = plan.live_rules();
-    let is_same = |(read, rule): (&TableRule, &Rule)| is_row_of(read, rule) && read.choice == rule.choice();
+    let is_same = |(read, rule): (&TableRule, &Rule)| {
+        let bounds = (read.min_bytes, read.max_bytes) == (rule.bytes.min, max_bytes(rule));
+        let shape = (read.nodes, read.ranks) == (Some(rule.nodes), Some(rule.ranks));
+        let is_open = read.num_pipe_ops.is_none() && read.reg_buff.is_none();
+        bounds && shape && is_open && (read.collective, read.choice) == (rule.collective, rule.choice())
+    };
     if table.rules().len() == rules.len() && table.rules().iter().zip(rules).all(is_same) {
         return Ok(());
     }
     Err(plan.read_back_error("other rules came back"))
-}
-
-/// Whether a line matches the very calls that a rule is for.
-pub(super) fn is_row_of(read: &TableRule, rule: &Rule) -> bool {
-    let bounds = (read.min_bytes, read.max_bytes) == (rule.bytes.min, max_bytes(rule));
-    let shape = (read.nodes, read.ranks) == (Some(rule.nodes), Some(rule.ranks));
-    let is_open = read.num_pipe_ops.is_none() && read.reg_buff.is_none();
-    bounds && shape && is_open && read.collective == rule.collective
 }

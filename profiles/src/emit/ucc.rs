@@ -12,7 +12,9 @@ use crate::{
 pub(super) fn emit(plan: &Plan<'_>) -> Result<String, EmitError> {
     let mut text = plan.head_text();
     text.push_str("# for UCC_CONFIG_FILE or ~/.ucc.conf; UCC chooses the layer of a call, and NCCL and its tuner plugin what it runs\n");
-    text.push_str("# NCCL gets the calls that rules are for: whether another layer of UCC's is faster was not measured\n");
+    text.push_str(
+        "# NCCL gets the calls that rules are for: whether another layer of UCC's is faster was not measured\n",
+    );
     let tokens = tokens(&plan.profile.rule);
     if !tokens.is_empty() {
         let mark = if plan.rules_are_live { "" } else { "#" };

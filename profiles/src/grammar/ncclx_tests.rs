@@ -17,7 +17,10 @@ fn intervals_are_those_of_the_tuners_readme() {
         (" [ 2 , 4 ] ", &[2], &[5]),
     ] {
         let interval = Interval::parse(text).unwrap_or_else(|| panic!("{text}"));
-        assert!(inside.iter().all(|n| interval.contains(*n)) && !outside.iter().any(|n| interval.contains(*n)), "{text}");
+        assert!(
+            inside.iter().all(|n| interval.contains(*n)) && !outside.iter().any(|n| interval.contains(*n)),
+            "{text}"
+        );
     }
     for text in ["", "x", "[1", "[1]", "[1,2,3]", "(2,1]", "1x", "[a,2]", "{1,2}"] {
         assert_eq!(Interval::parse(text), None, "{text}");
@@ -56,14 +59,8 @@ fn the_json_says_the_same() {
 #[test]
 fn what_fails_the_communicator_is_an_error_with_its_place() {
     for (text, message) in [
-        (
-            "allreduce,*,tree,ll,2,4",
-            "line 1: 7 columns are read here, and this line has 6",
-        ),
-        (
-            "\nallreduce,*,tree,ll,2,4,8,-1",
-            "line 2: 7 columns are read here, and this line has 8",
-        ),
+        ("allreduce,*,tree,ll,2,4", "line 1: 7 columns are read here, and this line has 6"),
+        ("\nallreduce,*,tree,ll,2,4,8,-1", "line 2: 7 columns are read here, and this line has 8"),
         ("allreduce,[2,1],tree,ll,2,4,8", "line 1: bytesPerRank cannot be `[2,1]`"),
         ("allreduce,*,tree,ll,x,4,8", "line 1: channels cannot be `x`"),
         ("alltoall,*,tree,ll,1,4,8", "line 1: alltoall has no algorithm to choose"),

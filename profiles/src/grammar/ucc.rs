@@ -84,7 +84,8 @@ fn token(text: &str) -> Result<Token, String> {
         Token { collectives: Vec::new(), sizes: Vec::new(), memory: Vec::new(), ranks: Vec::new(), score: None };
     let mut has_score = false;
     for qualifier in text.split(':') {
-        let refused = || format!("`{}` is no collective, size, memory type, team size or score", qualifier.escape_debug());
+        let refused =
+            || format!("`{}` is no collective, size, memory type, team size or score", qualifier.escape_debug());
         let parts: Vec<&str> = qualifier.split(',').collect();
         if let Some(inner) = qualifier.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             token.ranks = inner.split(',').map(team).collect::<Option<_>>().ok_or_else(refused)?;

@@ -28,12 +28,11 @@ impl TunerFile {
         let errors = diagnostics.into_iter().filter(|d| d.is_error() && !too_long.contains(&d.line));
         let broken = errors.map(|diagnostic| (diagnostic.line, diagnostic.message)).collect();
         let mut comments = text.lines().filter(|line| line.starts_with('#')).map(str::to_ascii_lowercase);
-        let is_ours = comments
-            .any(|line| {
-                line.contains("gdrtune") && line.contains("plugin")
-                    || line.contains("nccl-tuner-gdrtune")
-                    || line.contains("librccl")
-            });
+        let is_ours = comments.any(|line| {
+            line.contains("gdrtune") && line.contains("plugin")
+                || line.contains("nccl-tuner-gdrtune")
+                || line.contains("librccl")
+        });
         Self { is_ours, table, broken, too_long }
     }
 
