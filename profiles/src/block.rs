@@ -153,10 +153,7 @@ pub fn apply(bytes: &[u8], place: Place, text: &str, file: &str) -> Result<Vec<u
         let at = place.insertion(bytes).map_err(|(line, cause)| BlockError { file: file.to_owned(), line, cause })?;
         let is_unended = at == bytes.len() && !bytes.is_empty() && !bytes.ends_with(b"\n");
         // The last line gets a line break, and the block has none at its end: so it is told from one that ended with one.
-        let inserted = match is_unended {
-            true => [line_break, &block[..block.len() - line_break.len()]].concat(),
-            false => block,
-        };
+        let inserted = if is_unended { [line_break, &block[..block.len() - line_break.len()]].concat() } else { block };
         return Ok([&bytes[..at], &inserted, &bytes[at..]].concat());
     };
     let has_break = bytes[found.bytes.clone()].ends_with(b"\n");
@@ -182,7 +179,8 @@ fn block(text: &str, line_break: &[u8]) -> Vec<u8> {
 
 /// 64 bits of a text's hash: it tells of edits, not of forgery.
 fn fingerprint(body: &[u8]) -> String {
-    Sha256::digest(body)[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    let hash = Sha256::digest(body)[..8].iter().fold(0_u64, |hash, byte| hash << 8 | u64::from(*byte));
+    format!("{hash:016x}")
 }
 
 /// The lines with where they start, each with its line break.

@@ -148,6 +148,18 @@ fn what_takes_no_block_is_refused_with_the_next_step() {
 }
 
 #[test]
+fn a_profile_without_settings_gives_a_block_of_comments_and_says_so() {
+    let home = Home::new();
+    let text = home.text("profile.toml");
+    let (head, rest) = text.split_once("[[env]]").unwrap();
+    let rules = &rest[rest.find("[[rule]]").unwrap()..];
+    fs::write(home.path("profile.toml"), format!("{head}{rules}")).unwrap();
+    let run = home.apply(&["job.sbatch", "--profile", "profile.toml", "--yes"]);
+    assert!(run.status.success() && stderr(&run).contains("the block is comments alone"), "{}", stderr(&run));
+    assert!(!home.text("job.sbatch").contains("export"));
+}
+
+#[test]
 fn a_later_line_that_wins_is_told() {
     let home = Home::new();
     fs::write(home.path("job.sbatch"), format!("{SCRIPT}\nexport NCCL_IB_HCA==mlx5_9\n")).unwrap();

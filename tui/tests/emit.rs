@@ -66,7 +66,8 @@ fn formats_are_listed_printed_and_written() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     let mut names: Vec<&str> = Format::ALL.iter().map(|format| format.file_name()).collect();
-    (written.sort(), names.sort_unstable());
+    written.sort();
+    names.sort_unstable();
     assert_eq!(written, names);
     let sh = fs::read_to_string(home.path().join("out/profile.sh")).unwrap();
     assert_eq!(sh, stdout(&emit(home.path(), &["-f", "sh"])));

@@ -16,7 +16,7 @@ use gdrtune_profiles::{
         ncclx,
         tuner_csv::{Call, RuleTable},
     },
-    profile::Profile,
+    profile::{Profile, Rule},
     vocab::Collective,
 };
 use serde_json::Value;
@@ -250,7 +250,7 @@ fn plugins_run_what_the_profile_states(run: &Run, grid: &Path) {
     let mut with_rule = 0;
     for (collective, bytes) in measured {
         let rule = profile.rule.iter().find(|rule| rule.collective == collective && rule.bytes.contains(bytes));
-        let stated = rule.map(|rule| rule.choice());
+        let stated = rule.map(Rule::choice);
         let call = Call::new(collective, bytes, nodes, ranks);
         assert_eq!(ours.lookup(&call), stated, "{collective} {bytes}");
         assert_eq!(ncclx::lookup(&ncclx_rules, collective, bytes, nodes, ranks), stated, "NCCLX: {collective} {bytes}");

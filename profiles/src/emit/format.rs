@@ -9,6 +9,7 @@ macro_rules! formats {
     ($($variant:ident = $name:literal, $file:literal, $about:literal;)*) => {
         /// What can be emitted.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[expect(clippy::doc_markdown, reason = "the lines are shown to users as well")]
         pub enum Format { $(#[doc = $about] $variant,)* }
 
         impl Format {

@@ -2,7 +2,7 @@
 
 use super::{
     EmitError, EmitOptions, Format,
-    plan::{Plan, comment},
+    plan::{Plan, comment, push_line},
 };
 use crate::grammar::yaml::{self, Yaml, quote};
 
@@ -19,18 +19,18 @@ pub(super) fn emit_config_map(plan: &Plan<'_>) -> Result<String, EmitError> {
     text.push_str(if plan.live().next().is_none() { "data: {}\n" } else { "data:\n" });
     for setting in &plan.settings {
         for line in &setting.comments {
-            text.push_str(&format!("  # {line}\n"));
+            push_line(&mut text, &format!("  # {line}"));
         }
         let entry = format!("{}: {}", setting.name, quote(&setting.value));
         if setting.is_live {
-            text.push_str(&format!("  {entry}\n"));
+            push_line(&mut text, &format!("  {entry}"));
         } else {
-            text.push_str(&format!("  #{}\n", comment(&entry)));
+            push_line(&mut text, &format!("  #{}", comment(&entry)));
         }
     }
     let rules = rules(plan)?;
     if let Some(rules) = &rules {
-        text.push_str(&format!("---\n{}data:\n  {}: |\n", config_map_head(RULES), Format::TunerCsv.file_name()));
+        push_line(&mut text, &format!("---\n{}data:\n  {}: |", config_map_head(RULES), Format::TunerCsv.file_name()));
         text.extend(rules.lines().flat_map(|line| ["    ", line, "\n"]));
     }
     read_back_config_map(plan, &text, rules.as_deref())?;
@@ -76,29 +76,40 @@ fn read_back_config_map(plan: &Plan<'_>, text: &str, rules: Option<&str>) -> Res
 /// A strategic merge patch for what has a pod template under `spec.template`.
 pub(super) fn emit_patch(plan: &Plan<'_>, container: &str) -> Result<String, EmitError> {
     let mut text = plan.head_text();
-    text.push_str(&format!(
-        "# kubectl apply -f {}, then kubectl patch deployment NAME --patch-file {}\n",
-        Format::ConfigMap.file_name(),
-        Format::PodPatch.file_name()
-    ));
-    text.push_str(
-        "# (or a patch in a kustomization; a container's own `env` beats what it takes from the ConfigMap)\n",
+    push_line(
+        &mut text,
+        &format!(
+            "# kubectl apply -f {}, then kubectl patch deployment NAME --patch-file {}",
+            Format::ConfigMap.file_name(),
+            Format::PodPatch.file_name()
+        ),
     );
+    push_line(
+        &mut text,
+        "# the same for a statefulset or daemonset; a Job's template cannot be changed, so its manifest gets these lines",
+    );
+    push_line(&mut text, "# a container's own `env` beats what it takes from a ConfigMap by `envFrom`");
     let rules = rules(plan)?;
     if rules.is_some() {
         text.push_str("# the rules need gdrtune's tuner plugin in the image, named by NCCL_TUNER_PLUGIN: gdrtune install brings it\n");
     }
-    text.push_str(&format!(
-        "spec:\n  template:\n    spec:\n      containers:\n        - name: {}\n          envFrom:\n            - configMapRef:\n                name: {VARIABLES}\n",
-        quote(container)
-    ));
+    push_line(
+        &mut text,
+        &format!(
+            "spec:\n  template:\n    spec:\n      containers:\n        - name: {}\n          envFrom:\n            - configMapRef:\n                name: {VARIABLES}",
+            quote(container)
+        ),
+    );
     if rules.is_some() {
         let file = Format::TunerCsv.file_name();
-        text.push_str(&format!(
-            "          env:\n            - name: GDRTUNE_RULES\n              value: {FOLDER}/{file}\n          volumeMounts:\n            \
+        push_line(
+            &mut text,
+            &format!(
+                "          env:\n            - name: GDRTUNE_RULES\n              value: {FOLDER}/{file}\n          volumeMounts:\n            \
              - name: {RULES}\n              mountPath: {FOLDER}\n              readOnly: true\n      volumes:\n        - name: {RULES}\n          \
-             configMap:\n            name: {RULES}\n"
-        ));
+             configMap:\n            name: {RULES}"
+            ),
+        );
     }
     read_back_patch(plan, &text, container, rules.is_some())?;
     Ok(text)

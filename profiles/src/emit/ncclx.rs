@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     EmitError,
-    plan::{Plan, comment},
+    plan::{Plan, comment, push_line},
 };
 use crate::{
     grammar::ncclx::{self, HEADER, Interval, NcclxError, divisor},
@@ -22,19 +22,20 @@ struct Translated {
 pub(super) fn emit_csv(plan: &Plan<'_>) -> Result<String, EmitError> {
     let mut text = plan.head_text();
     text.push_str("# for NCCLX_TUNER_CONFIG_FILE: bytes are those of a rank, the first match wins, and -1 channels leave them to NCCLX\n");
-    text.push_str(&format!("# {HEADER}\n"));
+    push_line(&mut text, &format!("# {HEADER}"));
     let rules = translated(plan)?;
     for Translated { rule, comments, is_empty } in &rules {
         for line in comments {
-            text.push_str(&format!("# {line}\n"));
+            push_line(&mut text, &format!("# {line}"));
         }
         let ncclx::Rule { collective, bytes_per_rank, choice, nodes, local_ranks } = rule;
         let Choice { algorithm, protocol, channels } = choice;
         let channels = if *channels == 0 { "-1".to_owned() } else { channels.to_string() };
         let mark = if plan.rules_are_live && !is_empty { "" } else { "#" };
-        text.push_str(&format!(
-            "{mark}{collective},{bytes_per_rank},{algorithm},{protocol},{channels},{nodes},{local_ranks}\n"
-        ));
+        push_line(
+            &mut text,
+            &format!("{mark}{collective},{bytes_per_rank},{algorithm},{protocol},{channels},{nodes},{local_ranks}"),
+        );
     }
     read_back(plan, ncclx::parse_csv(&text), &rules)?;
     Ok(text)
@@ -78,7 +79,7 @@ fn translated(plan: &Plan<'_>) -> Result<Vec<Translated>, EmitError> {
 fn translate(plan: &Plan<'_>, rule: &Rule) -> Result<Translated, EmitError> {
     let divisor = divisor(rule.nodes, rule.ranks);
     let number = |bytes: u64| {
-        i64::try_from(bytes).map_err(|_| EmitError::DoesNotFit {
+        i64::try_from(bytes).ok().ok_or_else(|| EmitError::DoesNotFit {
             format: plan.format,
             name: format!("the rule for {} {}", rule.collective, rule.bytes),
             cause: "NCCLX counts bytes in 63 bits".to_owned(),

@@ -2,7 +2,7 @@
 
 use super::{
     EmitError,
-    plan::{Plan, Setting, comment},
+    plan::{Plan, Setting, comment, push_line},
 };
 use crate::grammar::open_mpi::{app_refuses, parse_app, parse_tune, tune_refuses};
 
@@ -15,9 +15,9 @@ pub(super) fn emit_tune(plan: &Plan<'_>) -> Result<String, EmitError> {
         let line = format!("-x {}={}", setting.name, setting.value);
         if setting.is_live {
             refuse(plan, setting, tune_refuses)?;
-            text.push_str(&format!("{line}\n"));
+            push_line(&mut text, &line);
         } else {
-            text.push_str(&format!("#{}\n", comment(&line)));
+            push_line(&mut text, &format!("#{}", comment(&line)));
         }
     }
     let read = parse_tune(&text).map_err(|error| plan.read_back_error(error.to_string()))?;
@@ -39,16 +39,16 @@ pub(super) fn emit_app(plan: &Plan<'_>, program: &str) -> Result<String, EmitErr
     for setting in &plan.settings {
         // The line holds them all, so each comment says whose it is.
         for about in &setting.comments {
-            text.push_str(&format!("# {}\n", comment(&format!("{}: {about}", setting.name))));
+            push_line(&mut text, &format!("# {}", comment(&format!("{}: {about}", setting.name))));
         }
         if setting.is_live {
             refuse(plan, setting, app_refuses)?;
-            line.push_str(&format!(" -x {}={}", setting.name, setting.value));
+            line.extend([" -x ", &setting.name, "=", &setting.value]);
         } else {
-            text.push_str(&format!("#{}\n", comment(&format!("-x {}={}", setting.name, setting.value))));
+            push_line(&mut text, &format!("#{}", comment(&format!("-x {}={}", setting.name, setting.value))));
         }
     }
-    text.push_str(&format!("\n{line} {program}\n"));
+    push_line(&mut text, &format!("\n{line} {program}"));
     let does_not_fit =
         |cause: String| EmitError::DoesNotFit { format: plan.format, name: "the program".to_owned(), cause };
     let apps = parse_app(&text).map_err(|error| does_not_fit(error.to_string()))?;
@@ -65,7 +65,7 @@ pub(super) fn emit_app(plan: &Plan<'_>, program: &str) -> Result<String, EmitErr
 fn push_comments(setting: &Setting, text: &mut String) {
     text.push('\n');
     for line in &setting.comments {
-        text.push_str(&format!("# {line}\n"));
+        push_line(text, &format!("# {line}"));
     }
 }
 

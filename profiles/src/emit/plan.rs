@@ -252,3 +252,9 @@ pub(super) fn comment(text: &str) -> String {
     }
     line
 }
+
+/// Adds a line and its end.
+pub(super) fn push_line(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push('\n');
+}

@@ -2,7 +2,7 @@
 
 use super::{
     EmitError, Format,
-    plan::{Plan, Setting, comment},
+    plan::{Plan, Setting, comment, push_line},
 };
 use crate::{
     grammar::{dockerfile, env_file, nccl_conf, shell},
@@ -65,11 +65,6 @@ fn tail(plan: &Plan<'_>) -> String {
         }
         _ => String::new(),
     }
-}
-
-fn push_line(text: &mut String, line: &str) {
-    text.push_str(line);
-    text.push('\n');
 }
 
 fn push_setting(plan: &Plan<'_>, setting: &Setting, text: &mut String) -> Result<(), EmitError> {

@@ -6,7 +6,7 @@
 
 use super::{
     EmitError,
-    plan::{Plan, comment},
+    plan::{Plan, comment, push_line},
     tuner_csv::{self, UNBOUNDED, max_bytes},
 };
 use crate::{
@@ -36,18 +36,18 @@ pub(super) fn emit(plan: &Plan<'_>) -> Result<String, EmitError> {
     let mut text = plan.head_text();
     text.push_str("# for NVIDIA's example tuner plugin (NCCL 2.28 and later): NCCL_TUNER_CONFIG_FILE=/absolute/path/of/this/file\n");
     text.push_str("# it forces one channel where no row matches, so the last rows cover what was not measured\n");
-    text.push_str(&format!("# {HEADER}\n"));
+    push_line(&mut text, &format!("# {HEADER}"));
     if rules.is_empty() {
         text.push_str("# no rule holds: do not load that plugin, which would force one channel on every call\n");
     }
     let most = matrix::max_channels(plan.profile.nccl_version());
     let rows = rows(rules, most);
     for row in &rows {
-        text.push_str(&format!("# {}\n{}\n", comment(&row.comment), line(row)));
+        push_line(&mut text, &format!("# {}\n{}", comment(&row.comment), line(row)));
     }
     for rule in plan.profile.rule.iter().filter(|_| !plan.rules_are_live) {
         let row = measured(rule, most);
-        text.push_str(&format!("# {}\n#{}\n", comment(&row.comment), line(&row)));
+        push_line(&mut text, &format!("# {}\n#{}", comment(&row.comment), line(&row)));
     }
     read_back(plan, &text, &rows)?;
     Ok(text)

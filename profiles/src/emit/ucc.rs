@@ -2,7 +2,10 @@
 //!
 //! UCC chooses a layer for each call, never NCCL's algorithm in it: the rules are for a tuner plugin here as everywhere.
 
-use super::{EmitError, plan::Plan};
+use super::{
+    EmitError,
+    plan::{Plan, push_line},
+};
 use crate::{
     grammar::ucc::{self, VARIABLE, collective_name},
     profile::Rule,
@@ -18,7 +21,7 @@ pub(super) fn emit(plan: &Plan<'_>) -> Result<String, EmitError> {
     let tokens = tokens(&plan.profile.rule);
     if !tokens.is_empty() {
         let mark = if plan.rules_are_live { "" } else { "#" };
-        text.push_str(&format!("{mark}{VARIABLE}={}\n", tokens.join("#")));
+        push_line(&mut text, &format!("{mark}{VARIABLE}={}", tokens.join("#")));
     }
     read_back(plan, &text)?;
     Ok(text)

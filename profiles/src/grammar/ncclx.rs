@@ -184,7 +184,7 @@ fn rule(columns: &Columns<'_>) -> Result<Rule, String> {
     let protocol: Protocol = columns.protocol.parse().map_err(|error| format!("{error}"))?;
     let channels = match columns.channels {
         "" | "-1" => 0,
-        text => text.parse().map_err(|_| format!("channels cannot be `{}`", text.escape_debug()))?,
+        text => text.parse().ok().ok_or_else(|| format!("channels cannot be `{}`", text.escape_debug()))?,
     };
     Ok(Rule {
         collective,

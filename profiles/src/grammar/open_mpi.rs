@@ -132,7 +132,8 @@ pub fn parse_app(text: &str) -> Result<Vec<App>, MpirunError> {
             return Err(error(MpirunCause::OtherWord(first.escape_debug().to_string())));
         }
         let count = words.next().unwrap_or_default();
-        let processes = count.parse().map_err(|_| error(MpirunCause::Count(count.escape_debug().to_string())))?;
+        let no_count = || error(MpirunCause::Count(count.escape_debug().to_string()));
+        let processes = count.parse().ok().ok_or_else(no_count)?;
         let mut app = App { processes, environment: Environment::new(), command: Vec::new() };
         let mut next = words.next();
         while next == Some("-x") {

@@ -55,7 +55,7 @@ pub fn quote(text: &str) -> String {
             '"' | '\\' => scalar.extend(['\\', c]),
             // What YAML calls not printable, and what some readers take for line breaks.
             c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}') => {
-                scalar.push_str(&format!("\\u{:04X}", u32::from(c)));
+                scalar.extend(format!("\\u{:04X}", u32::from(c)).chars());
             }
             c => scalar.push(c),
         }

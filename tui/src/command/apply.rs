@@ -53,6 +53,11 @@ pub(crate) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
     if args.check {
         return check(&target, found.as_ref(), state, &new);
     }
+    if emitted.lines().all(|line| line.is_empty() || line.starts_with('#')) {
+        say(
+            "the profile sets no variable for jobs, so the block is comments alone; gdrtune install brings rules to them",
+        );
+    }
     tell_of_conflicts(&target, place, &new)?;
     if state == State::Current {
         say(&format!("the block of {} is as the profile says", target.name));

@@ -257,3 +257,18 @@ fn verdicts(verified: &Verified) -> Vec<PointVerdict> {
     };
     points.iter().filter_map(verdict).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use gdrtune_profiles::emit::Format;
+
+    use super::*;
+
+    #[test]
+    fn every_emitted_file_is_claimed_before_the_run() {
+        let emitted: Vec<&str> = Format::ALL.iter().map(|format| format.file_name()).collect();
+        let own = ["profile.toml", "choices.json", "summary.md"];
+        let claimed: Vec<&str> = OUTPUT_FILES.iter().copied().filter(|name| !own.contains(name)).collect();
+        assert_eq!(claimed, emitted);
+    }
+}
