@@ -5,18 +5,23 @@
 //! Nothing here touches a file or the process environment.
 
 pub mod algo;
+pub mod dockerfile;
 pub mod env_file;
 pub mod hca;
 pub mod ifname;
 pub mod nccl_conf;
 pub mod nccl_log;
 pub mod nccl_topo;
+pub mod ncclx;
+pub mod open_mpi;
 pub mod shell;
 pub mod smi_log;
 pub mod smi_topo;
 pub mod topo_file;
 pub mod tuner_csv;
+pub mod ucc;
 mod xml;
+pub mod yaml;
 
 /// Whether `name` is a portable variable name: a letter or `_`, then letters, digits and `_` (POSIX.1, "Name").
 pub(crate) fn is_variable_name(name: &str) -> bool {

@@ -24,7 +24,7 @@ use gdrtune_wire::WorkerCommand;
 pub(crate) use self::parse::parse_duration_s;
 use self::parse::{parse_choice, parse_named, parse_worker_command};
 pub(crate) use self::{
-    deploy::{EmitArgs, InstallArgs},
+    deploy::{ApplyArgs, EmitArgs, InstallArgs},
     doctor::{DoctorArgs, DoctorCommand},
     gdr::GdrArgs,
     hosts::HostArgs,
@@ -47,7 +47,7 @@ Exit codes:
   3    preflight refused: hosts that cannot be used as they are, or to which GPU Direct RDMA does not apply
   4    nothing matched: no installation in the folder, no line of NCCL in a log
   5    no setting beat the defaults, or gdr does not pass (only with --expect-gain)
-  6    findings: of lint or doctor, connections without GPU Direct RDMA, or an installation that is not as it was put there, or that NCCL does not use
+  6    findings: of lint, doctor or apply --check, connections without GPU Direct RDMA, or an installation that is not as it was put there, or that NCCL does not use
   100  some trials failed
   101  nodes lost; with --min-nodes, and by topo, also a result for fewer hosts than were named
   102  verification found a regression, or GPU Direct RDMA is slower
@@ -76,8 +76,15 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Measure a profile against the defaults again, in fresh processes; sizes that no rule covers are left out
     Verify(VerifyArgs),
-    /// Print a profile in another format
+    /// Print a profile in another format, or write it in several
     Emit(EmitArgs),
+    /// Put a profile's settings into a job script, nccl.conf or Dockerfile, as a marked block that can be updated and checked
+    ///
+    /// It shows the difference and asks. Everything outside of the block stays as it is, byte for byte, and so do the file's mode and
+    /// owner; a link is followed. The block goes after the #SBATCH lines or the opening comments of a script, after the opening
+    /// comments of an nccl.conf (where the first line wins), after the last FROM of a Dockerfile, and to the end of an
+    /// environment file. Where it is there already, it is updated in its place.
+    Apply(ApplyArgs),
     /// Put a profile where jobs take it from, prove that NCCL uses it, or take it away
     Install(InstallArgs),
     /// Show how GPUs and HCAs are wired: distances, links, ports, rails, and what differs between hosts; measures nothing

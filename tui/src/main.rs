@@ -53,6 +53,7 @@ fn run() -> ExitCode {
         Command::Bench(args) => command::bench::bench(&args),
         Command::Verify(args) => command::verify::verify(&args),
         Command::Emit(args) => command::emit::emit(&args),
+        Command::Apply(args) => command::apply::apply(&args),
         Command::Install(args) => command::install::install(&args),
         Command::Topo(args) => command::topo::topo(&args),
         Command::Doctor(args) => command::doctor::doctor(&args),

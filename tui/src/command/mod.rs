@@ -1,5 +1,6 @@
 //! What the sub-commands do.
 
+pub(crate) mod apply;
 pub(crate) mod bench;
 mod detach;
 pub(crate) mod doctor;
