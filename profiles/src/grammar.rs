@@ -9,6 +9,7 @@ pub mod env_file;
 pub mod hca;
 pub mod ifname;
 pub mod nccl_conf;
+pub mod nccl_log;
 pub mod nccl_topo;
 pub mod shell;
 pub mod smi_topo;
