@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod connect;
 pub mod control;
 pub mod event;
+pub mod evidence;
 pub mod export;
 pub mod grid;
 pub mod homogeneity;
