@@ -55,6 +55,7 @@ fn run() -> ExitCode {
         Command::Install(args) => command::install::install(&args),
         Command::Topo(args) => command::topo::topo(&args),
         Command::Lint(args) => command::lint::lint(&args),
+        Command::Workload(args) => command::workload::workload(&args),
         Command::Runs(args) => command::runs::runs(args),
         Command::Attach(args) => command::runs::attach(&args),
         Command::Replay(args) => command::runs::replay(&args),

@@ -141,12 +141,7 @@ fn times(
     measured: &[Measured],
 ) -> Result<PointTimes, Unknown> {
     let (below, above) = neighbours(point, measured)?;
-    let (default_us, origin) = if below.point == above.point {
-        (below.default_us, Origin::Measured)
-    } else {
-        let time = between(point.bytes, (below.point.bytes, below.default_us), (above.point.bytes, above.default_us));
-        (time, Origin::Between(below.point.bytes, above.point.bytes))
-    };
+    let (default_us, origin) = default_between(point, below, above);
     let rule = rule_of(profile, shape, point);
     let ratio = if profile.env.is_empty() {
         match rule {
@@ -164,6 +159,20 @@ fn times(
         Ratio { median: part(&|ratio| ratio.median), low: part(&|ratio| ratio.low), high: part(&|ratio| ratio.high) }
     };
     Ok(PointTimes { point, calls, default_us, ratio, origin })
+}
+
+/// Time of one call at `point` with the defaults, in microseconds; nothing outside of what was measured.
+pub fn default_time(point: Point, measured: &[Measured]) -> Option<f64> {
+    let (below, above) = neighbours(point, measured).ok()?;
+    Some(default_between(point, below, above).0)
+}
+
+fn default_between(point: Point, below: Measured, above: Measured) -> (f64, Origin) {
+    if below.point == above.point {
+        return (below.default_us, Origin::Measured);
+    }
+    let time = between(point.bytes, (below.point.bytes, below.default_us), (above.point.bytes, above.default_us));
+    (time, Origin::Between(below.point.bytes, above.point.bytes))
 }
 
 /// The measured points at or around `point`.

@@ -14,6 +14,7 @@ pub(crate) mod start;
 pub(crate) mod topo;
 pub(crate) mod tune;
 pub(crate) mod verify;
+pub(crate) mod workload;
 
 use std::{
     fs,
