@@ -7,6 +7,7 @@ mod headless;
 mod hosts;
 mod interrupt;
 mod paths;
+mod profile_file;
 mod ui;
 
 use std::{

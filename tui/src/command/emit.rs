@@ -11,7 +11,7 @@ use crate::{
 
 pub(crate) fn emit(args: &EmitArgs) -> Result<Exit, Failure> {
     let format: Format = args.format.parse().map_err(Failure::usage)?;
-    let (_, profile) = super::read_profile(&args.profile)?;
+    let profile = super::read_profile(&args.profile)?.profile;
     let options = EmitOptions { keep_set: args.keep_set, for_engine: args.for_engine, ..EmitOptions::plain() };
     let emitted = emit::emit(&profile, format, &options).map_err(Failure::usage)?;
     io::stdout().write_all(emitted.as_bytes())?;

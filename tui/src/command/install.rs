@@ -27,6 +27,7 @@ use crate::{
     cli::InstallArgs,
     exit::{Exit, Failure},
     hosts::{self, Place, Surroundings},
+    profile_file::ProfileFile,
 };
 
 /// What to do about hosts that others use: a check has nothing to measure beside them.
@@ -110,7 +111,7 @@ fn put(args: &InstallArgs, place: &Place, folder: &str, profile: &Path) -> Resul
 /// Reads the profile and makes the files.
 fn package(profile: &Path, path: &str) -> Result<Package, Failure> {
     let name = profile.display().to_string();
-    let (text, profile) = super::read_profile(profile)?;
+    let ProfileFile { text, profile, .. } = super::read_profile(profile)?;
     install::package(&profile, &text, path, env!("CARGO_PKG_VERSION")).map_err(|error| {
         let is_other_engine = matches!(error, install::PackageError::OtherEngine { .. });
         let failure = Failure::usage(anyhow::Error::from(error).context(format!("install {name}")));

@@ -17,7 +17,6 @@ pub(crate) mod verify;
 pub(crate) mod workload;
 
 use std::{
-    fs,
     io::{self, Write as _},
     path::Path,
     time::Duration,
@@ -25,8 +24,7 @@ use std::{
 
 use gdrtune_fleet::FleetConfig;
 use gdrtune_profiles::{
-    diagnostic::{Diagnostic, printable},
-    profile::Profile,
+    diagnostic::printable,
     size::parse_sizes,
     vocab::{DataType, Engine, Point},
 };
@@ -42,6 +40,7 @@ use crate::{
     cli::{HostArgs, LookArgs, MeasureArgs, NcclArgs},
     exit::{Exit, Failure},
     hosts::{self, Place, Surroundings},
+    profile_file::{self, Openable, ProfileFile},
     ui::{Charset, Mouse, Source, UiOptions},
 };
 
@@ -72,24 +71,12 @@ fn whole_elements(from: &str, sizes: impl IntoIterator<Item = u64>, data_type: D
 ///
 /// # Errors
 /// Wrong use: a file that is no profile, with the place.
-fn read_profile(path: &Path) -> Result<(Vec<u8>, Profile), Failure> {
-    let (text, profile, diagnostics) = load_profile(path)?;
-    for diagnostic in &diagnostics {
+fn read_profile(path: &Path) -> Result<ProfileFile, Failure> {
+    let file = profile_file::read(path, Openable::Anything).map_err(Failure::usage)?;
+    for diagnostic in &file.odd {
         writeln!(io::stderr(), "{diagnostic}")?;
     }
-    Ok((text, profile))
-}
-
-/// The same without a word; what is odd is in the third part.
-///
-/// # Errors
-/// Wrong use: a file that is no profile, with the place.
-fn load_profile(path: &Path) -> Result<(Vec<u8>, Profile, Vec<Diagnostic>), Failure> {
-    let name = path.display().to_string();
-    let text =
-        fs::read(path).map_err(|error| Failure::usage(anyhow::Error::from(error).context(format!("read {name}"))))?;
-    let (profile, diagnostics) = Profile::parse_bytes(&text, &name).map_err(Failure::usage)?;
-    Ok((text, profile, diagnostics))
+    Ok(file)
 }
 
 /// Where the workers find NCCL, if the user says so.

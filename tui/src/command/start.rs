@@ -6,8 +6,7 @@ mod clusters;
 
 use std::{
     ffi::OsString,
-    fs,
-    path::{Path, PathBuf},
+    path::Path,
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     thread,
     time::{Duration, Instant},
@@ -28,6 +27,7 @@ use crate::{
     cli::{Cli, Command},
     exit::{Exit, Failure},
     paths,
+    profile_file::{self, Openable},
     ui::{
         Source, UiOptions,
         start::{self, Input, ProfilePage, Request, RunLine, RunState, StartEnd, Stock},
@@ -45,9 +45,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// The looks at a store take this part of the time at most: it may be large, on a file system that others use.
 const LOOK_SHARE: u32 = 20;
-
-/// Largest file that is read as a profile: thousands of times what one has.
-const LARGEST_PROFILE: u64 = 16 << 20;
 
 /// What the user wants.
 pub(crate) enum Start {
@@ -184,16 +181,9 @@ fn answer(asked: &Receiver<Request>, sender: &UnboundedSender<Input>) {
 
 /// The page of a profile, or of that in a folder.
 fn open(path: &Path) -> Result<ProfilePage, String> {
-    let path: PathBuf = if path.is_dir() { path.join("profile.toml") } else { path.to_owned() };
-    if let Ok(metadata) = fs::metadata(&path) {
-        // What has no end, or waits for somebody to write, is no file of ours.
-        if !metadata.is_file() || LARGEST_PROFILE < metadata.len() {
-            return Err(format!("{} is no profile", path.display()));
-        }
-    }
-    let (_, profile, odd) = super::load_profile(&path).map_err(|failure| cause_chain(&failure.error))?;
-    let odd: Vec<String> = odd.iter().map(ToString::to_string).collect();
-    Ok(ProfilePage::new(path.display().to_string(), &profile, &odd))
+    let file = profile_file::read(path, Openable::Files).map_err(|error| cause_chain(&error.into()))?;
+    let odd: Vec<String> = file.odd.iter().map(ToString::to_string).collect();
+    Ok(ProfilePage::new(file.path.display().to_string(), &file.profile, &odd))
 }
 
 /// What `gdrtune tune` would refuse of a command line; which hosts it would be, where the words do not name them.

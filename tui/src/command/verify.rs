@@ -22,7 +22,7 @@ use crate::{
 };
 
 pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
-    let (_, profile) = super::read_profile(&args.profile)?;
+    let profile = super::read_profile(&args.profile)?.profile;
     if !matches!(profile.run.engine, Engine::Native | Engine::Nccl) {
         let text = format!(
             "a {} profile was not measured on a cluster, so there is nothing to measure again",

@@ -5,12 +5,14 @@
 
 use std::{
     io,
+    path::Path,
     time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
 use crossterm::event::{Event as TerminalEvent, EventStream, KeyCode, KeyEvent, KeyModifiers};
 use futures_util::StreamExt as _;
+use gdrtune_profiles::profile::Profile;
 use gdrtune_session::event::Command;
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender},
@@ -28,7 +30,6 @@ pub(crate) mod key_table;
 pub(crate) mod keys;
 mod layout;
 mod line_edit;
-mod load;
 mod parts;
 pub(crate) mod replay;
 mod run;
@@ -53,6 +54,10 @@ use self::{
     state::{Effect, Play, State},
     terminal::{Screen, Signalled, Signals},
     theme::Theme,
+};
+use crate::{
+    cause_chain,
+    profile_file::{self, Openable},
 };
 
 /// Frames that follow each other faster than this are one frame.
@@ -247,7 +252,7 @@ impl Session {
                         self.dirty = true;
                     }
                     Effect::Load(name) => {
-                        let read = load::profile(&name).map(Box::new);
+                        let read = read_profile(&name);
                         update::update(&mut self.state, Input::Loaded { name, read });
                         self.dirty = true;
                     }
@@ -326,4 +331,10 @@ impl RunClock {
         let factor = self.speed.factor().unwrap_or(0.0);
         self.last.map_or(0, |(t_ms, at)| t_ms.saturating_add((at.elapsed().as_secs_f64() * 1000.0 * factor) as u64))
     }
+}
+
+/// The profile that the user wants to compare with, or one sentence.
+fn read_profile(name: &str) -> Result<Box<Profile>, String> {
+    let read = profile_file::read(Path::new(name), Openable::Files);
+    read.map(|file| Box::new(file.profile)).map_err(|error| cause_chain(&error.into()))
 }
