@@ -143,20 +143,22 @@ fn times(
     let (below, above) = neighbours(point, measured)?;
     let (default_us, origin) = default_between(point, below, above);
     let rule = rule_of(profile, shape, point);
-    let ratio = if profile.env.is_empty() {
-        match rule {
-            None => Ratio::NONE,
-            // The evidence of this very size goes before that of the rule's sizes together.
-            Some(rule) => below.ratio.filter(|_| origin == Origin::Measured).unwrap_or_else(|| rule.speedup.into()),
-        }
-    } else {
-        // A variable reaches every call, and rules were measured on top of it: only the whole was compared with the defaults.
-        let (low, high) = below.ratio.zip(above.ratio).ok_or(Unknown::Effect)?;
+    let own = below.ratio.zip(above.ratio).map(|(low, high)| {
         let part = |of: &dyn Fn(Ratio) -> f64| match origin {
             Origin::Measured => of(low),
             Origin::Between(..) => between(point.bytes, (below.point.bytes, of(low)), (above.point.bytes, of(high))),
         };
         Ratio { median: part(&|ratio| ratio.median), low: part(&|ratio| ratio.low), high: part(&|ratio| ratio.high) }
+    });
+    let ratio = match rule {
+        // A variable reaches every call, and rules were measured on top of it: only the whole was compared with the defaults.
+        _ if !profile.env.is_empty() => own.ok_or(Unknown::Effect)?,
+        None => Ratio::NONE,
+        // What was measured at this size or at both neighbours under the same rule goes before that of the rule's sizes together.
+        Some(rule) => {
+            let is_within = |other: Measured| rule_of(profile, shape, other.point) == Some(rule);
+            own.filter(|_| is_within(below) && is_within(above)).unwrap_or_else(|| rule.speedup.into())
+        }
     };
     Ok(PointTimes { point, calls, default_us, ratio, origin })
 }

@@ -61,6 +61,9 @@ const fn dense(name: &'static str, params: f64, sizes: (u64, u64, u64, u64), sou
 /// How far a number of parameters may be from a known model's to be taken for it.
 const LIKE: f64 = 1.35;
 
+/// Ranks of a group, and sequences of a micro-batch, at most: ten times what anybody has, and products stay numbers.
+const MOST: u64 = 1 << 20;
+
 /// What the formulas need.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Facts {
@@ -115,7 +118,7 @@ pub(super) fn facts(job: &Job) -> Result<(Facts, Vec<String>), JobError> {
     };
     check(job, layers, experts)?;
     let micro_batches = micro_batches(job, &mut assumed)?;
-    // Embedding and output layer are not tied in these models.
+    // GPT-3 ties embedding and output layer, later models do not.
     let outer_params = (2.0 * vocabulary * hidden).min(job.params / 2.0);
     // Query and output of hidden x hidden, key and value of hidden x kv_hidden (arXiv 2307.09288, section 2.2).
     let attention = layers * 2.0 * hidden * (hidden + kv_hidden);
@@ -156,8 +159,11 @@ fn like(params: f64, is_mixture: bool) -> Option<&'static KnownModel> {
 fn check(job: &Job, layers: f64, experts: f64) -> Result<(), JobError> {
     let wrong = |option, cause: String| Err(JobError { option, cause });
     let sizes = [("--dp", job.dp), ("--tp", job.tp), ("--pp", job.pp), ("--cp", job.cp), ("--ep", job.ep)];
-    if let Some((option, _)) = sizes.iter().find(|(_, size)| *size == 0) {
-        return wrong(option, "a group has at least 1 rank".to_owned());
+    if let Some((option, _)) = sizes.iter().find(|(_, size)| !(1..=MOST).contains(size)) {
+        return wrong(option, format!("a group has 1 to {MOST} ranks"));
+    }
+    if !(1..=MOST).contains(&job.micro_batch) {
+        return wrong("--micro-batch", format!("a micro-batch has 1 to {MOST} sequences"));
     }
     if layers < job.pp as f64 {
         return wrong("--pp", format!("{} stages are more than {layers} layers", job.pp));

@@ -1,3 +1,5 @@
+use proptest::{collection::vec, prelude::*, sample::select};
+
 use super::*;
 
 fn job(params: f64) -> Job {
@@ -123,6 +125,31 @@ fn what_is_assumed_is_said_and_what_cannot_be_is_refused() {
         assert!(error.starts_with(expected), "{error}");
     }
     assert!(MODELS.is_sorted_by(|a, b| a.params <= b.params));
+}
+
+proptest! {
+    #[test]
+    fn any_job_is_estimated_or_refused(
+        params in 1.0_f64..1e15,
+        sizes in vec(prop_oneof![Just(0_u64), Just(1), Just(2), 1_u64..64, any::<u64>()], 12),
+        stage in select(vec![Sharding::Zero0, Sharding::Zero1, Sharding::Zero2, Sharding::Zero3]),
+        flags: (bool, bool, bool),
+    ) {
+        let given = |at: usize| Some(sizes[at]).filter(|size| size % 3 != 0);
+        let job = Job {
+            dp: sizes[0], tp: sizes[1], pp: sizes[2], cp: sizes[3], ep: sizes[4],
+            sequence: sizes[5], micro_batch: sizes[6], global_batch: given(7), layers: given(8), hidden: given(9),
+            experts: given(10), bucket: sizes[11].max(1 << 20), sharding: stage,
+            sequence_parallel: flags.0, recompute: flags.1,
+            context_exchange: if flags.2 { ContextExchange::AllGather } else { ContextExchange::PointToPoint },
+            ..job(params)
+        };
+        if let Ok(estimate) = Estimate::of(&job) {
+            for group in &estimate.groups {
+                prop_assert!(1 < group.ranks && group.terms.iter().all(|term| 0.0 < term.per_step));
+            }
+        }
+    }
 }
 
 #[test]

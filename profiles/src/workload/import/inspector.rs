@@ -17,7 +17,8 @@ use super::{
 
 #[derive(Deserialize)]
 struct Entry {
-    header: Header,
+    /// What is not of a communicator has none.
+    header: Option<Header>,
     #[serde(default)]
     metadata: Metadata,
     coll_perf: Option<Collective>,
@@ -95,7 +96,8 @@ fn take(tally: &mut Tally, ranks: &mut Ranks, file: &str, entry: Entry) {
     if p2p_perf.is_some() {
         tally.leave_out(Reason::PointToPoint, 1, || format!("in {file}"));
     }
-    let Some(Collective { coll, coll_sn, coll_msg_size_bytes: bytes }) = coll_perf else { return };
+    let (Some(header), Some(call)) = (header, coll_perf) else { return };
+    let Collective { coll, coll_sn, coll_msg_size_bytes: bytes } = call;
     let Some(Operation::Collective(collective)) = operation(&coll) else {
         return tally.leave_out(Reason::OtherCollective, 1, || format!("{coll} in {file}"));
     };
@@ -104,7 +106,9 @@ fn take(tally: &mut Tally, ranks: &mut Ranks, file: &str, entry: Entry) {
         *stream
     } else {
         let owner = tally.owner(&format!("{}\0{}", metadata.hostname, metadata.pid));
-        let stream = tally.stream(owner, Label { id: key.0.clone(), name: header.comm_name, ranks: header.n_ranks });
+        // What the plugin calls those that have no name.
+        let name = if header.comm_name == "unknown" { String::new() } else { header.comm_name };
+        let stream = tally.stream(owner, Label { id: key.0.clone(), name, ranks: header.n_ranks });
         ranks.streams.insert(key, stream);
         stream
     };

@@ -45,7 +45,8 @@ impl<'de, T: Deserialize<'de>, F: FnMut(T)> Visitor<'de> for Each<'_, T, F> {
 
 /// Makes our error of serde's.
 pub(super) fn malformed(file: &str, error: serde_json::Error) -> ImportError {
-    let (line, column) = (error.line(), error.column());
+    // An end that comes too early is at column 0 of the line behind the last.
+    let (line, column) = (error.line().max(1), error.column().max(1));
     if error.is_io() {
         return ImportError::Io { file: file.to_owned(), source: error.into() };
     }

@@ -2,7 +2,7 @@
 //! communicator.
 //!
 //! The form of a call is that of `ncclEnqueueCheck` in `src/enqueue.cc`, which is the same from NCCL 2.19 to 2.30; RCCL puts
-//! `task` and `globalrank` behind it. `opCount` is no number of the call: in communicators of one node it stays 0 from 2.27 on
+//! `acc` into it, and `task` and `globalrank` behind it. `opCount` is no number of the call: in communicators of one node it stays 0 from 2.27 on
 //! (NVIDIA/nccl, pull request 2021).
 
 use std::{collections::HashMap, io::BufRead};
@@ -34,7 +34,7 @@ struct Call<'a> {
 /// The beginning or the end of a communicator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Life<'a> {
-    Begins { communicator: u64, ranks: u32, origin: Origin<'a> },
+    Begins { communicator: u64, rank: u32, ranks: u32, origin: Origin<'a> },
     Ends { communicator: u64 },
 }
 
@@ -50,6 +50,9 @@ enum Origin<'a> {
 /// A communicator of a process, by its address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Present {
+    /// What NCCL tells it by, and the rank in it.
+    origin: (String, u32),
+    /// What tells it from all others.
     id: String,
     stream: Option<StreamId>,
     pairs: Pairs,
@@ -150,18 +153,28 @@ fn take(tally: &mut Tally, process: &mut Process, call: Call<'_>, at: (&str, usi
 fn live(process: &mut Process, life: Life<'_>) {
     match life {
         Life::Ends { communicator } => drop(process.remove(&communicator)),
-        Life::Begins { communicator, ranks, origin } => {
-            let id = match origin {
+        Life::Begins { communicator, rank, ranks, origin } => {
+            let told = match origin {
                 Origin::Id(id) => format!("{id}/{ranks}"),
                 Origin::Split { parent, number, color } => match process.get(&parent) {
                     Some(parent) if !parent.id.is_empty() => format!("{} split {number}.{color}", parent.id),
                     _ => String::new(),
                 },
             };
+            let origin = (told, rank);
             // It is told twice: when it begins to be made, and when it is complete.
-            if process.get(&communicator).is_none_or(|present| present.id != id) {
-                process.insert(communicator, Present { id, ..Present::default() });
+            if process.get(&communicator).is_some_and(|present| present.origin == origin) {
+                return;
             }
+            // Before 2.24 parts of one communicator with one colour have one name, and come in the same order on all ranks.
+            let same =
+                process.iter().filter(|(address, other)| **address != communicator && other.origin == origin).count();
+            let id = match same {
+                _ if origin.0.is_empty() => String::new(),
+                0 => origin.0.clone(),
+                more => format!("{} #{}", origin.0, more + 1),
+            };
+            process.insert(communicator, Present { origin, id, ..Present::default() });
         }
     }
 }
@@ -171,18 +184,22 @@ fn call(message: &str) -> Option<Call<'_>> {
     let (name, rest) = message.split_once(": opCount ")?;
     let mut words = rest.split_ascii_whitespace();
     words.next()?;
-    let mut after = |key: &str| (words.next()? == key).then(|| words.next())?;
-    after("sendbuff")?;
-    after("recvbuff")?;
-    let count = after("count")?.parse().ok()?;
-    let data_type = after("datatype")?.parse().ok()?;
-    after("op")?;
-    let root = after("root")?.parse().ok()?;
-    let communicator = address(after("comm")?)?;
+    // Pairs of a key and its value, up to the communicator.
+    let (mut count, mut data_type, mut root) = (None, None, None);
+    let communicator = loop {
+        match (words.next()?, words.next()?) {
+            ("comm", value) => break address(value)?,
+            ("count", value) => count = Some(value.parse().ok()?),
+            ("datatype", value) => data_type = Some(value.parse().ok()?),
+            ("root", value) => root = Some(value.parse().ok()?),
+            ("sendbuff" | "recvbuff" | "acc" | "op", _) => {}
+            _ => return None,
+        }
+    };
     let ranks = words.next()?.strip_prefix("[nranks=")?.strip_suffix(']')?.parse().ok().filter(|ranks| 0 < *ranks)?;
     // Without this word the line may be cut in the middle of a number.
     words.next().filter(|word| *word == "stream")?;
-    Some(Call { name, count, data_type, root, communicator, ranks })
+    Some(Call { name, count: count?, data_type: data_type?, root: root?, communicator, ranks })
 }
 
 /// `ncclCommInitRank comm 0x55.. rank 0 nranks 16 .. commId 0x1.. - Init COMPLETE`, or `.. parent 0x55.. splitCount 1 color 0
@@ -198,7 +215,7 @@ fn life(message: &str) -> Option<Life<'_>> {
     }
     let words: Vec<&str> = words.collect();
     let value = |key: &str| words.iter().position(|word| *word == key).and_then(|at| words.get(at + 1)).copied();
-    let ranks = value("nranks")?.parse().ok()?;
+    let (rank, ranks) = (value("rank")?.parse().ok()?, value("nranks")?.parse().ok()?);
     let origin = match (value("parent"), value("commId")) {
         // 2.22 tells both, and the id of a split is its own.
         (_, Some(id)) => Origin::Id(id),
@@ -209,7 +226,7 @@ fn life(message: &str) -> Option<Life<'_>> {
         },
         (None, None) => return None,
     };
-    Some(Life::Begins { communicator, ranks, origin })
+    Some(Life::Begins { communicator, rank, ranks, origin })
 }
 
 fn address(word: &str) -> Option<u64> {

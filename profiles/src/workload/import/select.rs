@@ -188,7 +188,7 @@ impl Found {
         let calls: u64 = others.iter().map(|other| other.call_count()).sum();
         let of_others = (!others.is_empty()).then(|| {
             let groups = if others.len() == 1 { "1 other communicator" } else { "other communicators" };
-            format!("{calls} calls of {groups}: --comm chooses")
+            format!("{} of {groups}: --comm chooses", counted(calls, "call"))
         });
         self.left_out.iter().map(|(reason, left)| told(*reason, left)).chain(of_others).collect()
     }
@@ -223,8 +223,10 @@ impl<'a> Counted<'a> {
             Self::Repeats(calls, steps, outside, _) => {
                 let length: u64 = calls.values().sum();
                 format!(
-                    "a step has {length} calls, which repeat {steps} times; {outside} calls before and behind that are left out; \
-                     if that is no step, --steps N says how many there are"
+                    "a step has {}, which repeat {steps} times; {} before and behind that are left out; if that is no step, \
+                     --steps N says how many there are",
+                    counted(length, "call"),
+                    counted(*outside, "call")
                 )
             }
             Self::All => {
@@ -255,20 +257,35 @@ impl Communicator {
 
 /// A sentence about what is not counted.
 fn told(reason: Reason, left: &LeftOut) -> String {
-    let LeftOut { calls, example } = left;
+    let example = &left.example;
+    let calls = counted(left.calls, "call");
     match reason {
-        Reason::PointToPoint => format!("{calls} sends and receives ({example}): no choice of NCCL's is made for them"),
-        Reason::OtherCollective => format!("{calls} calls that gdrtune does not measure ({example})"),
-        Reason::UnknownType => format!("{calls} calls of an unknown type ({example})"),
-        Reason::Empty => format!("{calls} calls of 0 bytes ({example})"),
-        Reason::NoSize => format!("{calls} calls without a size ({example})"),
-        Reason::Alone => format!("{calls} calls on communicators of one rank ({example})"),
-        Reason::Broken => format!("{calls} lines or entries that are cut off or mixed with others ({example})"),
+        Reason::PointToPoint => {
+            let transfers = counted(left.calls, "send or receive");
+            format!("{transfers} ({example}): no choice of NCCL's is made for them")
+        }
+        Reason::OtherCollective => format!("{calls} that gdrtune does not measure ({example})"),
+        Reason::UnknownType => format!("{calls} of an unknown type ({example})"),
+        Reason::Empty => format!("{calls} of 0 bytes ({example})"),
+        Reason::NoSize => format!("{calls} without a size ({example})"),
+        Reason::Alone => format!("{calls} on communicators of one rank ({example})"),
+        Reason::Broken => format!("{} cut off or mixed with others ({example})", counted(left.calls, "line or entry")),
         Reason::Lost => format!(
-            "{calls} calls that the plugin did not keep ({example}): those under NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES (8192), \
-             and more between two dumps than NCCL_INSPECTOR_DUMP_COLL_RING_SIZE"
+            "{calls} that the plugin did not keep ({example}): those under NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES (8192), and more between \
+             two dumps than NCCL_INSPECTOR_DUMP_COLL_RING_SIZE"
         ),
     }
+}
+
+/// `1 call`, `2 calls`.
+fn counted(number: u64, noun: &str) -> String {
+    let plural = match noun {
+        "send or receive" => "sends and receives",
+        "line or entry" => "lines or entries",
+        "size" => "sizes",
+        _ => "calls",
+    };
+    format!("{number} {}", if number == 1 { noun } else { plural })
 }
 
 /// What is measured is a whole number of elements.

@@ -52,7 +52,8 @@ pub(super) fn of_profile(args: &EvidenceArgs, path: &Path, profile: &Profile) ->
         Err(_) => (Vec::new(), String::new()),
     };
     let origin = format!(
-        "{}{and} alone, as the store of run {} is not here: sizes that no rule covers have none",
+        "{}{and} alone, as the store of run {} is not here: sizes that no rule covers have none, and those of one rule have the \
+         speed-up of all its sizes together",
         path.display(),
         profile.run.id
     );

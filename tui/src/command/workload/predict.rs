@@ -36,7 +36,7 @@ pub(super) fn predict(args: &PredictArgs) -> Result<Exit, Failure> {
         );
         return Err(Failure::usage_text(text));
     }
-    let (_, profile) = read_profile(&args.profile)?;
+    let profile = read_profile(&args.profile)?.profile;
     let evidence = evidence::of_profile(&args.evidence, &args.profile, &profile)?;
     let prediction = predicted(&workload, &profile, evidence.shape, &evidence.measured);
     if prediction.points.is_empty() {
@@ -167,7 +167,8 @@ impl Report<'_> {
             );
         }
         if let (Some(whole_us), Some((after_us, ratio))) = (self.step.whole_us, self.step.tuned()) {
-            let change = interval(ratio);
+            let Ratio { median, low, high } = ratio;
+            let change = format!("{median:.3}x ({low:.3} to {high:.3})");
             words.push(format!(
                 "step: {} before, {} after: {change}, assuming that computation takes as long as before",
                 ms(whole_us),

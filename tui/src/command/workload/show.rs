@@ -26,13 +26,13 @@ use crate::{
 const LINES: usize = 24;
 
 /// Columns of the longest bar, so that a line has 80.
-const BAR: usize = 26;
+const BAR: usize = 25;
 
 pub(super) fn show(args: &ShowWorkloadArgs) -> Result<Exit, Failure> {
     let workload = presets::workload_argument(&args.workload)?;
     let evidence = match (&args.profile, &args.evidence.run) {
         (Some(path), _) => {
-            let (_, profile) = read_profile(path)?;
+            let profile = read_profile(path)?.profile;
             Some(evidence::of_profile(&args.evidence, path, &profile)?)
         }
         (None, Some(run)) => Some(evidence::of_run(&args.evidence, run)?),
@@ -135,8 +135,8 @@ impl<'a> Picture<'a> {
             }
             let share = lines.iter().map(|line| line.bytes).sum::<f64>() / bytes;
             writeln!(printed, "\n{collective}, {} of the bytes", percent(share)).ok();
-            let of_time = if self.has_times { format!("{:>7}", "time") } else { String::new() };
-            writeln!(printed, "{:>17} {word:>9} {:>10} {:>7}{of_time}", "size", "bytes", "").ok();
+            let of_time = if self.has_times { format!("{:>8}", "of time") } else { String::new() };
+            writeln!(printed, "{:>17} {word:>9} {:>10}{:>9}{of_time}", "size", "bytes", "of bytes").ok();
             for line in &lines {
                 writeln!(printed, "{}", self.row(line, bytes, time).trim_end()).ok();
             }
@@ -153,11 +153,11 @@ impl<'a> Picture<'a> {
         let share = line.bytes / bytes;
         let of_time = match line.time_us {
             _ if !self.has_times => String::new(),
-            Some(own) => format!("{:>7}", percent(own / time)),
-            None => format!("{:>7}", "?"),
+            Some(own) => format!("{:>8}", percent(own / time)),
+            None => format!("{:>8}", "?"),
         };
         let bar = "#".repeat((share * BAR as f64).round() as usize);
-        format!("{size:>17} {:>9} {:>10} {:>7}{of_time}  {bar}", calls(line.calls), iec(line.bytes), percent(share))
+        format!("{size:>17} {:>9} {:>10}{:>9}{of_time}  {bar}", calls(line.calls), iec(line.bytes), percent(share))
     }
 
     fn document(&self, origin: Option<&str>) -> Value {
