@@ -171,11 +171,11 @@ fn an_estimate_tells_its_formulas_and_writes_a_file_for_each_group() {
 fn a_picture_is_80_columns_wide_whatever_is_in_it() {
     let dir = tempfile::tempdir().unwrap();
     let home = dir.path();
-    let many: String = (1..200)
-        .map(|n| {
-            format!("[[call]]\ncollective = \"allreduce\"\nbytes = {}\nper_step = {}.25\n", n * n * 4096, n * 1000)
-        })
-        .collect();
+    let call = |n: u64| {
+        let (bytes, calls) = (n * n * 4096, n * 1000);
+        format!("[[call]]\ncollective = \"allreduce\"\nbytes = {bytes}\nper_step = {calls}.25\n")
+    };
+    let many = (1..200).map(call).collect::<Vec<_>>().concat();
     fs::write(home.join("many.toml"), format!("about = \"{}\"\n{many}", "w\u{6f22} ".repeat(90))).unwrap();
     for name in ["many.toml", "ddp-25mb-buckets", "fsdp", "tensor-parallel", "moe-alltoall", "nccl-tests"] {
         let shown = stdout(&workload(home, &["show", name]));

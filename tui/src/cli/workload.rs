@@ -14,6 +14,24 @@ use gdrtune_profiles::{
 
 use super::parse::{parse_data_type, parse_fraction, parse_named, parse_shape};
 
+const IMPORT: &str = "Make a workload of what a job left behind: NCCL logs, Inspector dumps, PyTorch profiler traces, flight-recorder dumps";
+
+const IMPORT_LONG: &str = "\
+Make a workload of what a job left behind: NCCL logs, Inspector dumps, PyTorch profiler traces, flight-recorder dumps
+
+NCCL log: NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL NCCL_DEBUG_FILE=nccl.%h.%p.log, for some steps; one rank's is \
+enough, and of several a call counts once for its communicator. Inspector: NCCL's plugin of 2.28 and later. Profiler \
+trace: PyTorch 2.1 and later, with profiler.step(). Flight recorder: the JSON of \
+torch._C._distributed_c10d._dump_nccl_trace_json().";
+
+const ESTIMATE: &str = "Estimate what a training job will call, from the model's size and how it is spread";
+
+const ESTIMATE_LONG: &str = "\
+Estimate what a training job will call, from the model's size and how it is spread
+
+Formulas are those of the Megatron-LM, ZeRO and FSDP papers, and each is shown with its source. It counts what a rank of a \
+middle pipeline stage calls in one step; what is not said follows from published models, and is shown.";
+
 /// `gdrtune workload`.
 #[derive(Debug, Args)]
 pub(crate) struct WorkloadArgs {
@@ -25,17 +43,10 @@ pub(crate) struct WorkloadArgs {
 /// The sub-commands of `gdrtune workload`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkloadCommand {
-    /// Make a workload of what a job left behind: NCCL logs, Inspector dumps, PyTorch profiler traces, flight-recorder dumps
-    ///
-    /// NCCL log: NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL NCCL_DEBUG_FILE=nccl.%h.%p.log, for some steps; one rank's
-    /// is enough, and of several a call counts once for its communicator. Inspector: NCCL's plugin of 2.28 and later.
-    /// Profiler trace: PyTorch 2.1 and later, with profiler.step(). Flight recorder: the JSON of
-    /// torch._C._distributed_c10d._dump_nccl_trace_json().
+    // Not as comments, which would have marks around these names.
+    #[command(about = IMPORT, long_about = IMPORT_LONG)]
     Import(ImportArgs),
-    /// Estimate what a training job will call, from the model's size and how it is spread
-    ///
-    /// Formulas are those of the Megatron-LM, ZeRO and FSDP papers, and each is shown with its source. It counts what a rank of a
-    /// middle pipeline stage calls in one step; what is not said follows from published models, and is shown.
+    #[command(about = ESTIMATE, long_about = ESTIMATE_LONG)]
     Estimate(Box<EstimateArgs>),
     /// Show where a workload's bytes, calls and, with a profile or a run, times are
     Show(ShowWorkloadArgs),

@@ -9,10 +9,8 @@ use super::*;
 const SHAPE: (u32, u32) = (2, 16);
 
 fn profile(env: &Environment, rules: &str) -> Profile {
-    let env: String = env
-        .iter()
-        .map(|(name, value)| format!("[[env]]\nname = \"{name}\"\nvalue = \"{value}\"\nclass = \"debugging\"\n"))
-        .collect();
+    let entry = |(name, value)| format!("[[env]]\nname = \"{name}\"\nvalue = \"{value}\"\nclass = \"debugging\"\n");
+    let env = env.iter().map(entry).collect::<Vec<_>>().concat();
     let text = format!(
         "format = 1\n[cluster]\nnodes = 2\nranks = 16\nnccl = \"2.28.9\"\nfingerprint = \"sha256:0\"\n[run]\nid = \"r\"\ntool = \"0\"\n\
          engine = \"nccl\"\nbaseline = \"site\"\nworkload = \"w\"\ntrials = 1\n{env}{rules}"

@@ -34,7 +34,7 @@ fn calls(estimate: &Estimate, group: &str) -> String {
     let calls = group
         .terms
         .iter()
-        .map(|term| format!("{} {:.1}M x{}", term.collective, term.bytes as f64 / 1048576.0, term.per_step));
+        .map(|term| format!("{} {:.1}M x{}", term.collective, term.bytes as f64 / f64::from(1 << 20), term.per_step));
     format!("{}: {}", group.ranks, calls.collect::<Vec<_>>().join(", "))
 }
 

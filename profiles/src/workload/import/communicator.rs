@@ -125,8 +125,8 @@ fn classes(streams: &[Stream]) -> Vec<Vec<Instance>> {
 
 fn communicator(class: &[Instance], streams: &[Stream], points: &[Point]) -> Communicator {
     let longest = &streams[class[0].longest];
-    let named = class.iter().filter(|instance| instance.is_named).count();
-    let unnamed: usize = class.len() - named;
+    let with_id = class.iter().filter(|instance| instance.is_named).count();
+    let ranks_alone = class.len() - with_id;
     let mut names = Vec::new();
     for label in class.iter().map(|instance| &streams[instance.longest].label) {
         for name in [&label.name, &label.id] {
@@ -138,7 +138,7 @@ fn communicator(class: &[Instance], streams: &[Stream], points: &[Point]) -> Com
     Communicator {
         ranks: longest.label.ranks,
         names,
-        alike: named + unnamed.div_ceil(longest.label.ranks.max(1) as usize),
+        alike: with_id + ranks_alone.div_ceil(longest.label.ranks.max(1) as usize),
         seen: class.iter().map(|instance| instance.streams.len()).sum(),
         calls: longest.counts.clone(),
         steps: steps(longest, points),

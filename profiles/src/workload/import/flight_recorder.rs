@@ -73,13 +73,14 @@ pub(super) fn read(tally: &mut Tally, file: &str, reader: impl BufRead) -> Resul
             Some(tally.stream(owner, Label { id, name: label, ranks }))
         });
         match called(entry) {
-            Ok(Some((collective, bytes))) => match stream {
-                Some(stream) => tally.call(stream, collective, bytes),
-                None => {
+            Ok(Some((collective, bytes))) => {
+                if let Some(stream) = stream {
+                    tally.call(stream, collective, bytes);
+                } else {
                     let group = || format!("process group {name} without ranks in pg_config of {file}");
                     tally.leave_out(Reason::NoSize, 1, group);
                 }
-            },
+            }
             Ok(None) => {}
             Err((reason, what)) => tally.leave_out(reason, 1, || format!("{what} in {file}")),
         }

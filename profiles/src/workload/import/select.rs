@@ -292,9 +292,8 @@ fn counted(number: u64, noun: &str) -> String {
 fn round(calls: &mut BTreeMap<Point, f64>, notes: &mut Vec<String>) {
     let odd = calls.keys().filter(|point| whole_elements(point.bytes) != point.bytes).count();
     if 0 < odd {
-        notes.push(format!(
-            "{odd} sizes that are no multiple of 4 bytes were rounded up, so that every type can be measured"
-        ));
+        let sizes = counted(odd as u64, "size");
+        notes.push(format!("{sizes} rounded up to a multiple of 4 bytes, so that every type can be measured"));
         let mut rounded: BTreeMap<Point, f64> = BTreeMap::new();
         for (point, count) in std::mem::take(calls) {
             *rounded.entry(Point { bytes: whole_elements(point.bytes), ..point }).or_default() += count;

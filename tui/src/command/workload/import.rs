@@ -1,6 +1,7 @@
 //! `gdrtune workload import`.
 
 use std::{
+    fmt::Write as _,
     fs::File,
     io::{self, BufReader, Write as _},
     path::Path,
@@ -91,7 +92,8 @@ fn table(found: &Found, chosen: &[usize]) -> String {
     }
     let more = found.communicators.len().saturating_sub(LISTED);
     if 0 < more {
-        text += &format!("   and {more} more with fewer bytes\n");
+        // Writing to a string cannot fail.
+        writeln!(text, "   and {more} more with fewer bytes").ok();
     }
     text
 }

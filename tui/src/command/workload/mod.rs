@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        let bytes = [0.0, 1023.0, 1024.0, 25.0 * 1048576.0, 1001.0 * 1048576.0, 1e13, 1e19];
+        let bytes = [0.0, 1023.0, 1024.0, f64::from(25 << 20), f64::from(1001 << 20), 1e13, 1e19];
         let shown = bytes.map(iec);
         assert_eq!(shown, ["0 B", "1023 B", "1.0 KiB", "25.0 MiB", "1001 MiB", "9.1 TiB", "8882 PiB"]);
         assert_eq!([40.0, 0.5, 1.0 / 3.0].map(calls), ["40", "0.5", "0.333"]);
