@@ -12,6 +12,7 @@ mod runs;
 #[cfg(test)]
 mod tests;
 mod topo;
+mod workload;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -32,6 +33,7 @@ pub(crate) use self::{
     presets::{GoalArgs, ObjectiveArg, OfflineArgs, SpaceArgs},
     runs::{AttachArgs, ExportArgs, ExportFormat, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, RunsCommand},
     topo::{TopoArgs, TopoFormat},
+    workload::{EstimateArgs, EvidenceArgs, ImportArgs, PredictArgs, ShowWorkloadArgs, WorkloadArgs, WorkloadCommand},
 };
 use crate::{headless::Detail, ui::ThemeName};
 
@@ -45,7 +47,7 @@ Exit codes:
   1    unexpected error
   2    wrong use or configuration
   3    preflight refused: hosts that cannot be used as they are, or to which GPU Direct RDMA does not apply
-  4    nothing matched: no installation in the folder, no line of NCCL in a log
+  4    nothing matched: no installation in the folder, no line of NCCL in a log, no measured time for a workload
   5    no setting beat the defaults, or gdr does not pass (only with --expect-gain)
   6    findings: of lint, doctor or apply --check, connections without GPU Direct RDMA, or an installation that is not as it was put there, or that NCCL does not use
   100  some trials failed
@@ -104,6 +106,8 @@ pub(crate) enum Command {
     /// It reads files only: no host, no GPU and no profile is needed, and nothing is changed. Ends with code 6 where it finds
     /// something.
     Lint(LintArgs),
+    /// Make workload files of real jobs or of model sizes, show where the bytes are, predict what a profile does to a step
+    Workload(WorkloadArgs),
     /// List the recorded runs, show or export one, or go on with one that was ended too early
     Runs(RunsArgs),
     /// Watch a run of another process; it goes on undisturbed

@@ -59,6 +59,7 @@ fn run() -> ExitCode {
         Command::Doctor(args) => command::doctor::doctor(&args),
         Command::Gdr(args) => command::gdr::gdr(&args),
         Command::Lint(args) => command::lint::lint(&args),
+        Command::Workload(args) => command::workload::workload(&args),
         Command::Runs(args) => command::runs::runs(args),
         Command::Attach(args) => command::runs::attach(&args),
         Command::Replay(args) => command::runs::replay(&args),

@@ -11,6 +11,7 @@ pub mod grid;
 pub mod objective;
 pub mod observe;
 pub mod plan;
+pub mod predict;
 pub mod race;
 pub mod replay;
 pub mod search;

@@ -17,6 +17,7 @@ pub(crate) mod start;
 pub(crate) mod topo;
 pub(crate) mod tune;
 pub(crate) mod verify;
+pub(crate) mod workload;
 
 use std::{
     io::{self, Write as _},

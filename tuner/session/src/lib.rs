@@ -8,6 +8,7 @@ pub mod connect;
 pub mod control;
 pub mod doctor;
 pub mod event;
+pub mod evidence;
 pub mod export;
 pub mod gdr;
 pub mod grid;
