@@ -53,7 +53,7 @@ pub enum Side {
     Receive,
 }
 
-/// A connection over the network, or to the switch of a `CollNet`.
+/// A connection over the network, or to a switch that reduces (`COLLNET`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NetworkWay<'a> {
     /// Transport and device: `NET/IB/0` of `NET/IB/0(2)/GDRDMA(PCI)/Shared`.
