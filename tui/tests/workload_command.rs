@@ -1,5 +1,4 @@
 //! `gdrtune workload` as a command: from a log to a workload, to a tuned profile, to what it does to a step.
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod common;
 

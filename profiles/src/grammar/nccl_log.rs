@@ -245,11 +245,6 @@ pub fn fact(line: &[u8]) -> Option<Fact<'_>> {
     version(std::str::from_utf8(after_last(line, VERSION)?).ok()?.trim_ascii())
 }
 
-/// What an information says, behind its last mark: for readers of messages that are no facts of this module.
-pub fn information_of(line: &[u8]) -> Option<&str> {
-    std::str::from_utf8(after_last(line, INFORMATION)?).ok().map(str::trim_ascii)
-}
-
 /// How many messages a line has: more than one where writes of several processes got into each other's way, and all but the
 /// last are cut.
 pub fn messages(line: &[u8]) -> usize {
@@ -272,6 +267,11 @@ pub fn writer(line: &[u8]) -> Option<Writer<'_>> {
         }
     }
     None
+}
+
+/// What an information says, behind its last mark: for readers of messages that are no facts of this module.
+pub fn information_of(line: &[u8]) -> Option<&str> {
+    std::str::from_utf8(after_last(line, INFORMATION)?).ok().map(str::trim_ascii)
 }
 
 /// `[1,4]<stdout>:host:17:19`; a host's name has no colon, so what is before it is another's.

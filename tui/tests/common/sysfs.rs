@@ -284,10 +284,10 @@ fn log_of(address: &str, uuid: &str, model: &str, keys: &[&str]) -> String {
     let key = |name| get(keys, name).unwrap_or("N/A");
     let (sm, memory) = key("clocks").split_once(' ').unwrap_or(("N/A", "N/A"));
     let (sm_most, memory_most) = key("most_clocks").split_once(' ').unwrap_or(("N/A", "N/A"));
-    let limits: String = key("limits")
-        .split_whitespace()
-        .map(|name| format!("<clocks_event_reason_{name}>Active</clocks_event_reason_{name}>\n"))
-        .collect();
+    let limits = key("limits").split_whitespace().fold(String::new(), |mut text, name| {
+        writeln!(text, "<clocks_event_reason_{name}>Active</clocks_event_reason_{name}>").expect("a string");
+        text
+    });
     let values = [
         ("product_name", model.to_owned()),
         ("product_architecture", key("architecture").to_owned()),

@@ -12,7 +12,7 @@ use super::event::Event;
 use crate::engine::native::tcp::reach::{self, Listener};
 
 /// Longest time that an agent listens, whatever it is asked for.
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_mins(1);
 
 /// What is open for others.
 #[derive(Default)]
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(dial(&ports[..1])[0].outcome, Err(DialFault::Refused), "the first is closed");
         reach.tick(now + Duration::from_millis(999));
         assert!(dial(&next)[0].outcome.is_ok());
-        reach.tick(now + Duration::from_millis(1000));
+        reach.tick(now + Duration::from_secs(1));
         assert_eq!(dial(&next)[0].outcome, Err(DialFault::Refused));
 
         let many = ListenRequest { addresses: vec![Ipv4Addr::LOCALHOST; MOST_TARGETS + 1], ..request(1) };

@@ -70,13 +70,16 @@ pub struct Check {
     pub(super) run: Run,
 }
 
+/// Outcomes, and the hosts that each is about.
+pub(super) type Outcomes = Vec<(Vec<String>, Outcome)>;
+
 /// How a check looks.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Run {
     /// At one node.
     Node(fn(&Node) -> Outcome),
-    /// At all that is known. Names the hosts that each outcome is about.
-    All(fn(&Facts) -> Vec<(Vec<String>, Outcome)>),
+    /// At all that is known.
+    All(fn(&Facts) -> Outcomes),
 }
 
 /// What a look came to.
@@ -148,11 +151,7 @@ impl Check {
         Self::new(texts, Scope::Node, Run::Node(look))
     }
 
-    pub(super) const fn all(
-        scope: Scope,
-        texts: [&'static str; 5],
-        look: fn(&Facts) -> Vec<(Vec<String>, Outcome)>,
-    ) -> Self {
+    pub(super) const fn all(scope: Scope, texts: [&'static str; 5], look: fn(&Facts) -> Outcomes) -> Self {
         Self::new(texts, scope, Run::All(look))
     }
 

@@ -46,7 +46,7 @@ pub fn look(
     let missing = gathered.missing.map(|refusal| refusal.hosts).unwrap_or_default();
     for (node, why) in missing {
         if !unusable.iter().any(|(known, _)| *known == node) {
-            unusable.push((node, lost(hosts, node, why)));
+            unusable.push((node, lost(hosts, node, &why)));
         }
     }
     // Places in the fleet, of the nodes that are there, in rising order.
@@ -87,7 +87,7 @@ pub fn look(
     let is_gone = |place: usize| gone.iter().any(|(node, _)| *node == place);
     for (place, why) in &gone {
         if let Some(node) = there.get(*place) {
-            unusable.push((*node, lost(hosts, *node, why.clone())));
+            unusable.push((*node, lost(hosts, *node, why)));
         }
     }
     if !gone.is_empty() {
@@ -110,7 +110,7 @@ fn keep<T>(all: Vec<T>, is_gone: &dyn Fn(usize) -> bool) -> Vec<T> {
     all.into_iter().enumerate().filter(|(place, _)| !is_gone(*place)).map(|(_, item)| item).collect()
 }
 
-fn lost(hosts: &[Host], node: usize, why: String) -> Unusable {
+fn lost(hosts: &[Host], node: usize, why: &str) -> Unusable {
     let host = hosts.get(node).map_or_else(String::new, |host| host.name.clone());
     let fix = "look at that host's memory, load and log (dmesg); then once more".to_owned();
     Unusable { host, what: format!("lost: {why}"), fix }

@@ -42,7 +42,7 @@ impl Section {
     }
 
     fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.lines.push(Line::Row(cells.to_vec()));
+        self.lines.push(Line::Row(Vec::from(cells)));
     }
 }
 

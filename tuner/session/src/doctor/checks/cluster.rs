@@ -6,7 +6,7 @@ use gdrtune_fleet::hosts::fold;
 use gdrtune_profiles::{size::Size, topology::by_number};
 use gdrtune_wire::HcaPort;
 
-use super::{super::facts::port_name, Check, Facts, Fault, Node, Outcome, Scope, about_all};
+use super::{super::facts::port_name, Check, Facts, Fault, Node, Outcome, Outcomes, Scope, about_all};
 use crate::{homogeneity, topology::Survey};
 
 const ALIKE: &str = "make them alike, or leave the others out with -x";
@@ -54,7 +54,7 @@ pub(super) const CHECKS: &[Check] = &[
             "rename them by udev (rdma-core's 60-rdma-persistent-naming.rules), the same on all nodes",
             "NVIDIA/nccl issue 1478; rdma-core",
         ],
-        |facts| alike(facts, hca_names, Fault::warn),
+        |facts| alike(facts, |node| Some(hca_names(node)), Fault::warn),
     ),
     Check::all(
         Scope::Cluster,
@@ -132,11 +132,7 @@ fn known(text: &str) -> Option<String> {
 }
 
 /// Whether what `value` says is the same on all nodes. Those of which it says nothing are left out.
-pub(super) fn alike(
-    facts: &Facts,
-    value: impl Fn(&Node) -> Option<String>,
-    fault: fn(String) -> Fault,
-) -> Vec<(Vec<String>, Outcome)> {
+pub(super) fn alike(facts: &Facts, value: impl Fn(&Node) -> Option<String>, fault: fn(String) -> Fault) -> Outcomes {
     if facts.nodes.len() < 2 {
         return about_all(facts, Outcome::skip("fewer than two nodes"));
     }
@@ -179,13 +175,13 @@ fn hcas(node: &Node) -> Option<String> {
     counted(kinds.iter().map(|kind| kind.trim())).or_else(|| Some(NONE.to_owned()))
 }
 
-fn hca_names(node: &Node) -> Option<String> {
+fn hca_names(node: &Node) -> String {
     let mut names: Vec<String> = usable(node).map(port_name).collect();
     names.sort_by(|a, b| by_number(a, b));
-    Some(if names.is_empty() { NONE.to_owned() } else { fold(&names) })
+    if names.is_empty() { NONE.to_owned() } else { fold(&names) }
 }
 
-fn firmware(facts: &Facts) -> Vec<(Vec<String>, Outcome)> {
+fn firmware(facts: &Facts) -> Outcomes {
     // Other boards have other firmware: each is compared with its own kind.
     let mut boards: BTreeMap<&str, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
     for node in &facts.nodes {
@@ -233,7 +229,7 @@ fn memory(node: &Node) -> Option<String> {
 /// Differences that are named; the others are counted.
 const SHOWN: usize = 6;
 
-fn wiring(facts: &Facts) -> Vec<(Vec<String>, Outcome)> {
+fn wiring(facts: &Facts) -> Outcomes {
     if facts.nodes.len() < 2 {
         return about_all(facts, Outcome::skip("fewer than two nodes"));
     }

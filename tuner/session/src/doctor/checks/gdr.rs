@@ -5,7 +5,7 @@ use gdrtune_wire::BridgeKind;
 
 use super::{
     super::facts::{by_device, gpu_names},
-    Check, Facts, Fault, Node, Outcome, Scope, no_gpu, no_hca,
+    Check, Facts, Fault, Node, Outcome, Outcomes, Scope, no_gpu, no_hca,
 };
 use crate::topology::{is_flat, nearest};
 
@@ -128,7 +128,7 @@ fn ways(node: &Node) -> Result<Vec<&'static str>, &'static str> {
     if !is_off && !exports.is_empty() && exports.iter().all(|possible| *possible == Some(true)) {
         ways.push("DMA-BUF");
     }
-    let are_exports_known = is_off || (!exports.is_empty() && exports.iter().any(|possible| *possible == Some(false)));
+    let are_exports_known = is_off || exports.contains(&Some(false));
     match (ways.is_empty(), node.knows_modules(), are_exports_known) {
         (false, ..) | (true, true, true) => Ok(ways),
         (true, false, _) => Err("the kernel's modules are not known"),
@@ -161,7 +161,7 @@ fn path(node: &Node) -> Outcome {
     }
 }
 
-fn path_alike(facts: &Facts) -> Vec<(Vec<String>, Outcome)> {
+fn path_alike(facts: &Facts) -> Outcomes {
     let of = |node: &Node| {
         let found = if lacks_devices(node).is_some() { return None } else { ways(node).ok()? };
         Some(if found.is_empty() { "neither".to_owned() } else { found.join(", ") })

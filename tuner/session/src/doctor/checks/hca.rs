@@ -8,7 +8,7 @@ use gdrtune_wire::{HcaPort, LibraryKind, PortDetails};
 use super::gpu::major_minor;
 use super::{
     super::facts::{by_device, gpu_names, port_name},
-    Check, Facts, Fault, Node, Outcome, Scope, about_all, no_hca,
+    Check, Facts, Fault, Node, Outcome, Outcomes, Scope, about_all, no_hca,
 };
 
 pub(super) const CHECKS: &[Check] = &[
@@ -116,7 +116,7 @@ pub(super) const CHECKS: &[Check] = &[
     ),
 ];
 
-fn present(facts: &Facts) -> Vec<(Vec<String>, Outcome)> {
+fn present(facts: &Facts) -> Outcomes {
     if facts.nodes.len() < 2 {
         return about_all(facts, Outcome::skip("fewer than two nodes"));
     }
@@ -221,7 +221,7 @@ fn kind(node: &Node, port: &HcaPort) -> (String, String) {
     (kind, port.link_layer.clone())
 }
 
-fn rate(facts: &Facts) -> Vec<(Vec<String>, Outcome)> {
+fn rate(facts: &Facts) -> Outcomes {
     let mut fastest: BTreeMap<(String, String), f64> = BTreeMap::new();
     let usable = |node: &Node| {
         let ports = node.inventory.hca_ports.iter().filter(|port| port.is_active() && node.may_use(port));
@@ -285,7 +285,7 @@ fn mtu(node: &Node) -> Outcome {
     }
 }
 
-/// Counters in `ports/N/counters` that only a bad link moves (InfiniBand specification, PortCounters).
+/// Counters in `ports/N/counters` that only a bad link moves (InfiniBand specification, port counters).
 const LINK_COUNTERS: [&str; 6] = [
     "symbol_error",
     "link_error_recovery",

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Check, Facts, Fault, Node, Outcome, Scope, about_all};
+use super::{Check, Facts, Fault, Node, Outcome, Outcomes, Scope, about_all};
 use crate::connect;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -51,9 +51,9 @@ pub(super) const CHECKS: &[Check] = &[
     ),
 ];
 
-fn agent(facts: &Facts) -> Vec<(Vec<String>, Outcome)> {
+fn agent(facts: &Facts) -> Outcomes {
     let broken = facts.unusable.iter();
-    let mut all: Vec<(Vec<String>, Outcome)> = broken
+    let mut all: Outcomes = broken
         .map(|host| (vec![host.host.clone()], Fault::fail(host.what.clone()).fixed_by(host.fix.clone()).into()))
         .collect();
     if facts.nodes.iter().any(|node| node.is_recorded) {
@@ -64,7 +64,7 @@ fn agent(facts: &Facts) -> Vec<(Vec<String>, Outcome)> {
     all
 }
 
-fn twice(facts: &Facts) -> Vec<(Vec<String>, Outcome)> {
+fn twice(facts: &Facts) -> Outcomes {
     if facts.nodes.len() < 2 {
         return about_all(facts, Outcome::skip("fewer than two nodes"));
     }
@@ -96,7 +96,7 @@ const ODD_S: f64 = 1.0;
 /// munge's default time to live, in seconds.
 const BROKEN_S: f64 = 300.0;
 
-fn clock(facts: &Facts) -> Vec<(Vec<String>, Outcome)> {
+fn clock(facts: &Facts) -> Outcomes {
     if facts.nodes.len() < 2 {
         return about_all(facts, Outcome::skip("fewer than two nodes"));
     }

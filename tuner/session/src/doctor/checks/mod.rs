@@ -15,7 +15,7 @@ mod system;
 
 use super::{
     Facts, Node,
-    check::{Check, Fault, Outcome, Scope},
+    check::{Check, Fault, Outcome, Outcomes, Scope},
 };
 
 /// Checks that belong together.
@@ -55,7 +55,7 @@ pub fn check(id: &str) -> Option<&'static Check> {
 }
 
 /// Outcomes about no host in particular.
-fn about_all(facts: &Facts, outcome: impl Into<Outcome>) -> Vec<(Vec<String>, Outcome)> {
+fn about_all(facts: &Facts, outcome: impl Into<Outcome>) -> Outcomes {
     vec![(facts.nodes.iter().map(|node| node.host.clone()).collect(), outcome.into())]
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::Ipv4Addr};
 use gdrtune_fleet::hosts::fold;
 use gdrtune_wire::{DialFault, NetKind};
 
-use super::{Check, Facts, Fault, Node, Outcome, Scope, about_all, cluster::alike};
+use super::{Check, Facts, Fault, Node, Outcome, Outcomes, Scope, about_all, cluster::alike};
 use crate::doctor::Contact;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -125,7 +125,7 @@ fn interface(node: &Node) -> Outcome {
 /// Pairs that a finding names.
 const SHOWN: usize = 4;
 
-fn connect(facts: &Facts, is_wanted: fn(usize) -> bool, is_first: bool) -> Vec<(Vec<String>, Outcome)> {
+fn connect(facts: &Facts, is_wanted: fn(usize) -> bool, is_first: bool) -> Outcomes {
     let contacts = match &facts.contacts {
         Ok(contacts) => contacts,
         Err(why) => return about_all(facts, Outcome::skip(why.clone())),
@@ -213,7 +213,7 @@ fn names(node: &Node) -> Option<String> {
     (!names.is_empty()).then(|| fold(&names))
 }
 
-fn mtu_alike(facts: &Facts) -> Vec<(Vec<String>, Outcome)> {
+fn mtu_alike(facts: &Facts) -> Outcomes {
     let mtu = |node: &Node| {
         let (name, _) = first(node)?;
         let own = node.inventory.interfaces.iter().find(|interface| interface.name == *name)?;
@@ -222,7 +222,7 @@ fn mtu_alike(facts: &Facts) -> Vec<(Vec<String>, Outcome)> {
     alike(facts, mtu, Fault::fail)
 }
 
-fn speed_alike(facts: &Facts) -> Vec<(Vec<String>, Outcome)> {
+fn speed_alike(facts: &Facts) -> Outcomes {
     let speed = |node: &Node| {
         let (name, _) = first(node)?;
         let own = node.inventory.interfaces.iter().find(|interface| interface.name == *name)?;

@@ -10,7 +10,7 @@ use gdrtune_wire::{Gid, GidKind, HcaPort, Lossless, NetDetails, PortDetails};
 
 use super::{
     super::facts::{by_device, port_name},
-    Check, Facts, Fault, Node, Outcome, Scope, about_all,
+    Check, Facts, Fault, Node, Outcome, Outcomes, Scope, about_all,
     hca::counted,
 };
 
@@ -216,7 +216,7 @@ fn mtu(node: &Node) -> Outcome {
 }
 
 /// How devices of RoCE ports are set to be lossless, where `is_known`.
-fn lossless<'n>(node: &'n Node, is_known: fn(&Lossless) -> bool) -> Vec<&'n NetDetails> {
+fn lossless(node: &Node, is_known: fn(&Lossless) -> bool) -> Vec<&NetDetails> {
     let names = devices(node);
     let all = node.inventory.net_details.iter().filter(|net| names.contains(&net.name));
     all.filter(|net| is_known(&net.lossless)).collect()
@@ -317,7 +317,7 @@ fn networks(node: &Node) -> BTreeMap<String, String> {
     ports(node).into_iter().filter_map(|(port, details)| Some((port_name(port), network(details)?))).collect()
 }
 
-fn subnet(facts: &Facts) -> Vec<(Vec<String>, Outcome)> {
+fn subnet(facts: &Facts) -> Outcomes {
     let known: Vec<(&Node, BTreeMap<String, String>)> =
         facts.nodes.iter().map(|node| (node, networks(node))).filter(|(_, networks)| !networks.is_empty()).collect();
     if known.len() < 2 {
@@ -325,7 +325,9 @@ fn subnet(facts: &Facts) -> Vec<(Vec<String>, Outcome)> {
     }
     // What most nodes have.
     let mut votes: BTreeMap<&BTreeMap<String, String>, usize> = BTreeMap::new();
-    known.iter().for_each(|(_, networks)| *votes.entry(networks).or_default() += 1);
+    for (_, networks) in &known {
+        *votes.entry(networks).or_default() += 1;
+    }
     let first = &known[0].1;
     let usual =
         votes.into_iter().max_by_key(|(networks, count)| (*count, *networks == first)).map_or(first, |(n, _)| n);

@@ -1,6 +1,6 @@
 //! What jobs find set: NCCL's variables in the environment and in nccl.conf, by the rules of `gdrtune lint` and by what the node has.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use gdrtune_fleet::hosts::fold;
 use gdrtune_profiles::{
@@ -10,7 +10,7 @@ use gdrtune_profiles::{
 };
 use gdrtune_wire::HcaPort;
 
-use super::{super::facts::port_name, Check, Facts, Fault, Node, Outcome, Scope, about_all, no_hca};
+use super::{super::facts::port_name, Check, Facts, Fault, Node, Outcome, Outcomes, Scope, about_all, no_hca};
 use crate::homogeneity;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -124,14 +124,9 @@ fn unknown(node: &Node) -> Option<Outcome> {
 
 /// What lint finds, with the place of each.
 fn found(node: &Node) -> Vec<lint::Finding> {
-    let environment: String = node
-        .inventory
-        .site_env
-        .iter()
-        // No file has a value of several lines, so no rule knows what to make of one.
-        .filter(|(_, value)| !value.contains(['\n', '\r']))
-        .map(|(name, value)| format!("{name}={value}\n"))
-        .collect();
+    // No file has a value of several lines, so no rule knows what to make of one.
+    let variables = node.inventory.site_env.iter().filter(|(_, value)| !value.contains(['\n', '\r']));
+    let environment = variables.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("\n");
     let mut inputs = vec![Input { name: "the environment", text: &environment, kind: Some(Kind::Env) }];
     let confs = node.inventory.nccl_confs.iter();
     inputs.extend(confs.map(|conf| Input { name: &conf.path, text: &conf.text, kind: Some(Kind::NcclConf) }));
@@ -256,7 +251,7 @@ fn files(node: &Node) -> Outcome {
     Outcome::unless(broken.collect(), words.join(", "))
 }
 
-fn settings_alike(facts: &Facts) -> Vec<(Vec<String>, Outcome)> {
+fn settings_alike(facts: &Facts) -> Outcomes {
     if facts.nodes.len() < 2 {
         return about_all(facts, Outcome::skip("fewer than two nodes"));
     }
@@ -269,8 +264,7 @@ fn settings_alike(facts: &Facts) -> Vec<(Vec<String>, Outcome)> {
         let make = if difference.is_grave { Fault::fail } else { Fault::warn };
         make(difference.to_string())
     });
-    let names: BTreeMap<&String, ()> =
-        facts.nodes.iter().flat_map(|node| node.settings.keys()).map(|name| (name, ())).collect();
+    let names: BTreeSet<&String> = facts.nodes.iter().flat_map(|node| node.settings.keys()).collect();
     let words = match names.len() {
         0 => "no NCCL variable is set".to_owned(),
         count => format!("{count} variables"),

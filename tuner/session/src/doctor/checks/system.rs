@@ -121,11 +121,14 @@ fn shm(node: &Node) -> Outcome {
     let memory = &node.inventory.system.memory;
     let Some(size) = memory.shm_bytes else { return Outcome::skip("its size cannot be read") };
     let free = memory.shm_free_bytes.unwrap_or(size);
-    match size {
-        ..=SMALL_SHM => Outcome::fail(format!("{} MiB", size >> 20)),
-        _ if free < SMALL_SHM => Outcome::fail(format!("{} MiB free of {}", free >> 20, Size(size >> 20 << 20))),
-        ..GOOD_SHM => Outcome::warn(format!("{} MiB", size >> 20)),
-        _ => Outcome::pass("1 GiB or more"),
+    if size <= SMALL_SHM {
+        Outcome::fail(format!("{} MiB", size >> 20))
+    } else if free < SMALL_SHM {
+        Outcome::fail(format!("{} MiB free of {}", free >> 20, Size(size >> 20 << 20)))
+    } else if size < GOOD_SHM {
+        Outcome::warn(format!("{} MiB", size >> 20))
+    } else {
+        Outcome::pass("1 GiB or more")
     }
 }
 
