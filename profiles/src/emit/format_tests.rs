@@ -24,7 +24,10 @@ fn text(profile: &Profile, format: Format) -> String {
 
 fn with_setting(name: &str, value: &str) -> Profile {
     let (name, value) = (name.to_owned(), value.to_owned());
-    Profile { env: vec![EnvSetting { name, value, class: Class::Debugging, speedup: None }], ..nccl() }
+    Profile {
+        env: vec![EnvSetting { name, value, class: Class::Debugging, speedup: None, why: String::new() }],
+        ..nccl()
+    }
 }
 
 /// The profile with one rule for each (collective, smallest, largest, choice).
