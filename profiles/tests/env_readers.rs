@@ -46,6 +46,7 @@ enum State {
 }
 
 /// systemd `src/basic/env-file.c`, `parse_env_file_internal`.
+#[expect(clippy::match_same_arms, reason = "the arms stand as the states of systemd's machine do")]
 fn systemd(text: &str) -> Variables {
     let mut variables = Variables::new();
     let (mut state, mut key, mut value) = (State::PreKey, String::new(), String::new());

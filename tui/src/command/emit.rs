@@ -52,8 +52,8 @@ pub(crate) fn emit(args: &EmitArgs) -> Result<Exit, Failure> {
 fn formats(names: &[String]) -> Result<Vec<Format>, Failure> {
     let mut formats: Vec<Format> = Vec::new();
     for name in names.iter().map(|name| name.trim()) {
-        let named = if name == ALL { Format::ALL.to_vec() } else { vec![name.parse().map_err(Failure::usage)?] };
-        for format in named {
+        let meant = if name == ALL { Format::ALL.to_vec() } else { vec![name.parse().map_err(Failure::usage)?] };
+        for format in meant {
             if !formats.contains(&format) {
                 formats.push(format);
             }
