@@ -100,7 +100,9 @@ fn skipped(of: &[&Finding], all: &[&str], lines: &mut Vec<String>) {
             None => reasons.push((&finding.evidence, vec![id])),
         }
     }
-    reasons.iter().for_each(|(why, ids)| block(&format!("{}: {why}", ids.join(", ")), 2, lines));
+    for (why, ids) in &reasons {
+        block(&format!("{}: {why}", ids.join(", ")), 2, lines);
+    }
 }
 
 /// How many checks came to what, each counted as the worst that it found.

@@ -271,7 +271,7 @@ pub(super) const CASES: &[Case] = &[
             n.bridges.iter_mut().for_each(|bridge| {
                 bridge.kind = Some(BridgeKind::RootPort);
                 bridge.acs_redirects = Some(true);
-            })
+            });
         }),
     ),
     (

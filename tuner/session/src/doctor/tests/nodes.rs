@@ -13,7 +13,7 @@ fn recorded(facts: &mut Known) {
     facts.nodes = facts.nodes.iter().map(|node| Node::recorded(&node.host, node.inventory.clone())).collect();
 }
 
-fn fail(facts: &mut Known, wanted: fn(&Contact) -> bool, fault: DialFault) {
+fn fail(facts: &mut Known, wanted: fn(&Contact) -> bool, fault: &DialFault) {
     let contacts = facts.contacts.as_mut().unwrap().iter_mut();
     contacts.filter(|contact| wanted(contact)).for_each(|contact| contact.outcome = Err(fault.clone()));
 }
@@ -147,28 +147,28 @@ pub(super) const CASES: &[Case] = &[
         "net-connect",
         "FAIL n[1-3]: eth0: no answer in time: n1 to n2, n3 to n2",
         Facts(|facts| {
-            fail(facts, |contact| contact.to == 1 && contact.place == 0, DialFault::Silent);
+            fail(facts, |contact| contact.to == 1 && contact.place == 0, &DialFault::Silent);
         }),
     ),
     (
         "net-connect",
         "FAIL n[1-3]: eth0: refused: n1 to n2, n1 to n3, n2 to n1, n2 to n3, and 2 more",
         Facts(|facts| {
-            fail(facts, |_| true, DialFault::Refused);
+            fail(facts, |_| true, &DialFault::Refused);
         }),
     ),
     (
         "net-connect",
         "FAIL n[1,3]: eth0: another machine answers at this address: n1 to n3",
         Facts(|facts| {
-            fail(facts, |contact| (contact.from, contact.to, contact.place) == (0, 2, 0), DialFault::Stranger);
+            fail(facts, |contact| (contact.from, contact.to, contact.place) == (0, 2, 0), &DialFault::Stranger);
         }),
     ),
     (
         "net-connect",
         "PASS n[1-3]: 6 of 6 directed pairs connected",
         Facts(|facts| {
-            fail(facts, |contact| contact.place == 1, DialFault::Silent);
+            fail(facts, |contact| contact.place == 1, &DialFault::Silent);
         }),
     ),
     ("net-connect", "SKIP n[1-3]: not asked for", Facts(|facts| facts.contacts = Err("not asked for".into()))),
@@ -178,7 +178,7 @@ pub(super) const CASES: &[Case] = &[
         "WARN n[1-2]: eth1: No route to host (os error 113): n1 to n2",
         Facts(|facts| {
             let fault = DialFault::NoRoute("No route to host (os error 113)".into());
-            fail(facts, |contact| (contact.from, contact.to, contact.place) == (0, 1, 1), fault);
+            fail(facts, |contact| (contact.from, contact.to, contact.place) == (0, 1, 1), &fault);
         }),
     ),
     (
@@ -188,7 +188,7 @@ pub(super) const CASES: &[Case] = &[
             for node in &mut facts.nodes {
                 node.inventory.topology.hcas.clear();
             }
-            fail(facts, |contact| (contact.from, contact.to) == (0, 1), DialFault::Silent);
+            fail(facts, |contact| (contact.from, contact.to) == (0, 1), &DialFault::Silent);
         }),
     ),
     (
