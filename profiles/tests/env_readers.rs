@@ -152,7 +152,7 @@ proptest! {
 
     #[test]
     fn any_value_is_read_alike_or_refused(value in "[^\\x00\n\r]{1,20}|[ '\"\\\\;#=$a]{1,10}") {
-        let setting = EnvSetting { name: "NCCL_X".into(), value: value.clone(), class: Class::System, speedup: None };
+        let setting = EnvSetting { name: "NCCL_X".into(), value: value.clone(), class: Class::System, speedup: None, why: String::new() };
         let profile = Profile { env: vec![setting], ..profile() };
         if let Ok(text) = emit(&profile, Format::Env, &EmitOptions::plain()) {
             let read = (docker(&text).unwrap(), systemd(&text));

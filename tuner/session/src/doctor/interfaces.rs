@@ -59,6 +59,7 @@ mod tests {
         let interface = |(number, name): (usize, &&str)| Interface {
             name: (*name).to_owned(),
             addresses: vec![IpAddr::V4(Ipv4Addr::new(10, 0, 0, number as u8))],
+            prefixes: vec![24],
             loopback: *name == "lo",
             mtu: 1500,
             speed_mbps: None,

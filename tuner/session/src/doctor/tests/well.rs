@@ -102,6 +102,7 @@ fn interface(name: &str, [a, b, c, d]: [u8; 4]) -> Interface {
     Interface {
         name: name.to_owned(),
         addresses: vec![address],
+        prefixes: vec![24],
         loopback: name == "lo",
         mtu: 9000,
         speed_mbps: Some(100_000),
