@@ -105,6 +105,12 @@ fn communicators_are_told_apart_by_their_ids_and_alike_ones_are_one() {
 }
 
 #[test]
+fn what_one_rank_calls_on_two_communicators_is_two_even_without_their_ids() {
+    let log: String = [0x1, 0x2].map(|comm| line(1, comm, 2, ("AllReduce", 1024, 7)).repeat(4)).concat();
+    assert_eq!(shown(&read(&[("x.log", &log)])), [(2, 1, 4), (2, 1, 4)]);
+}
+
+#[test]
 fn an_address_that_is_used_again_is_another_communicator() {
     let log = init(1, 0x1, 0, 2, "commId 0xa")
         + &line(1, 0x1, 2, ("AllReduce", 1024, 7)).repeat(4)
