@@ -8,6 +8,7 @@ mod hosts;
 mod lint;
 mod parse;
 mod presets;
+mod probe;
 mod runs;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ pub(crate) use self::{
     hosts::HostArgs,
     lint::LintArgs,
     presets::{GoalArgs, ObjectiveArg, OfflineArgs, SpaceArgs},
+    probe::{MemoryArg, ProbeArgs},
     runs::{AttachArgs, ExportArgs, ExportFormat, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, RunsCommand},
     topo::{TopoArgs, TopoFormat},
     workload::{EstimateArgs, EvidenceArgs, ImportArgs, PredictArgs, ShowWorkloadArgs, WorkloadArgs, WorkloadCommand},
@@ -49,7 +51,8 @@ Exit codes:
   3    preflight refused: hosts that cannot be used as they are, or to which GPU Direct RDMA does not apply
   4    nothing matched: no installation in the folder, no line of NCCL in a log, no measured time for a workload
   5    no setting beat the defaults, or gdr does not pass (only with --expect-gain)
-  6    findings: of lint, doctor or apply --check, connections without GPU Direct RDMA, or an installation that is not as it was put there, or that NCCL does not use
+  6    findings: of lint, doctor or apply --check; connections without GPU Direct RDMA; ways that a probe found slow or failed; or
+       an installation that is not as it was put there, or that NCCL does not use
   100  some trials failed
   101  nodes lost; with --min-nodes, and by topo, also a result for fewer hosts than were named
   102  verification found a regression, or GPU Direct RDMA is slower
@@ -101,6 +104,8 @@ pub(crate) enum Command {
     /// Measures the same collectives with it and without, in fresh processes, and passes where bus bandwidth and latency reach
     /// what is asked for; NCCL's own log proves each arm. With --log it measures nothing and reads logs that are there.
     Gdr(Box<GdrArgs>),
+    /// Measure what each HCA carries between hosts, by RDMA: bandwidth and latency of every pair and direction; names slow ones
+    Probe(ProbeArgs),
     /// Find the traps in job scripts, nccl.conf, tuner CSVs, environments, Dockerfiles and manifests
     ///
     /// It reads files only: no host, no GPU and no profile is needed, and nothing is changed. Ends with code 6 where it finds

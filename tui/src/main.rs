@@ -58,6 +58,7 @@ fn run() -> ExitCode {
         Command::Topo(args) => command::topo::topo(&args),
         Command::Doctor(args) => command::doctor::doctor(&args),
         Command::Gdr(args) => command::gdr::gdr(&args),
+        Command::Probe(args) => command::probe::probe(&args),
         Command::Lint(args) => command::lint::lint(&args),
         Command::Workload(args) => command::workload::workload(&args),
         Command::Runs(args) => command::runs::runs(args),

@@ -6,6 +6,10 @@
 pub mod agent;
 pub mod engine;
 pub mod inventory;
+mod probe;
 #[cfg(feature = "rdma")]
 pub mod verbs;
 pub mod worker;
+
+/// Whether this build can do RDMA: cargo's feature `rdma`. Without it, a probe's worker says that it cannot.
+pub const HAS_RDMA: bool = cfg!(feature = "rdma");

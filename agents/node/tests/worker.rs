@@ -26,6 +26,7 @@ fn init(rank: u32, world: u32) -> ToWorker {
         max_bytes: 1 << 20,
         deadline_ms: LEASE_MS,
         register_buffers: false,
+        probe: None,
     })
 }
 

@@ -11,6 +11,7 @@
 pub mod codec;
 mod inventory;
 mod message;
+mod probe;
 mod reach;
 mod script;
 mod template;
@@ -18,6 +19,7 @@ mod worker_command;
 
 pub use inventory::*;
 pub use message::*;
+pub use probe::*;
 pub use reach::*;
 pub use script::*;
 pub use template::{Syntax, Template, TemplateError};

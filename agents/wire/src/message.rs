@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     inventory::Inventory,
+    probe::{ProbeOutcome, ProbeSetup, ProbeStep},
     reach::{DialRequest, Dialled, ListenRequest},
     script::{ItemOutcome, Script},
 };
@@ -217,6 +218,8 @@ pub struct StartGroup {
     /// Words of a command that starts a worker, such as one in a container: [`crate::WorkerCommand`]. Empty starts it
     /// directly.
     pub worker_command: Vec<String>,
+    /// Makes it a probe of RDMA instead: no engine runs.
+    pub probe: Option<ProbeSetup>,
 }
 
 /// Where workers take their environment and rules from.
@@ -324,6 +327,8 @@ pub enum ToWorker {
     },
     /// Measures the items back to back; one [`FromWorker::Item`] each, then [`FromWorker::ScriptDone`].
     Run(Script),
+    /// Measures one way of a probe; answered by [`FromWorker::Probed`].
+    Probe(ProbeStep),
     /// Ends the worker.
     Quit,
 }
@@ -347,6 +352,8 @@ pub struct WorkerInit {
     pub deadline_ms: u64,
     /// As [`StartGroup::register_buffers`].
     pub register_buffers: bool,
+    /// As [`StartGroup::probe`].
+    pub probe: Option<ProbeSetup>,
 }
 
 /// From a worker to its agent.
@@ -374,6 +381,13 @@ pub enum FromWorker {
     ScriptDone {
         /// [`Script::id`].
         script: u64,
+    },
+    /// What came of a step of a probe.
+    Probed {
+        /// [`ProbeStep::number`].
+        number: u32,
+        /// What came of it.
+        outcome: ProbeOutcome,
     },
     /// The engine failed; the worker ends after this. Says what was done, where, and what the engine said.
     Failed(String),

@@ -102,7 +102,7 @@ impl fmt::Display for Failure {
 
 /// What measurements say of a port.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Judgement {
+pub enum Judgement {
     /// It is no use.
     Useless(Evidence),
     /// It is slower than its peers.
@@ -119,7 +119,7 @@ impl Ceilings {
 
     /// Ports that are slower than the median of their peers, or failed. Those that are as they should be, or of which nothing is
     /// known, are not in it; nor is any where every port failed, which says something of the probe alone.
-    pub(super) fn judge(&self) -> BTreeMap<PortId, Judgement> {
+    pub fn judge(&self) -> BTreeMap<PortId, Judgement> {
         let mut judged: BTreeMap<PortId, Judgement> = BTreeMap::new();
         let figures = self.figures();
         for (port, nodes) in &figures {

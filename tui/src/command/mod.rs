@@ -12,6 +12,7 @@ pub(crate) mod man;
 pub(crate) mod node;
 mod offline;
 mod presets;
+pub(crate) mod probe;
 pub(crate) mod runs;
 pub(crate) mod start;
 pub(crate) mod topo;

@@ -12,4 +12,4 @@ fi
 trap 'touch done' EXIT
 reach_client
 cp gdrtune /tmp/gdrtune
-timeout 150 ./tests cluster::
+timeout 210 ./tests cluster:: probe::

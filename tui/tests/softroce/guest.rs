@@ -28,7 +28,7 @@ pub(crate) fn run(test: &str, runner: &str, script: &str) {
     write("tests", format!("[ -e /tmp/tests ] || cp tests.bin /tmp/tests\nexec /tmp/tests \"$@\" {ARGUMENTS}\n"));
     write("main.sh", script.replace("./tests", "bash ./tests"));
     let mut command = Command::new(folder.join(runner));
-    command.arg(share.path().join("main.sh")).env("TE_TIMEOUT", "200").stdin(Stdio::null());
+    command.arg(share.path().join("main.sh")).env("TE_TIMEOUT", "230").stdin(Stdio::null());
     let output = command.output().unwrap();
     let said = format!("{}{}", common::stdout(&output), common::stderr(&output));
     println!("{said}");

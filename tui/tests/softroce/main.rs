@@ -9,6 +9,7 @@ mod cluster;
 mod common;
 mod guest;
 mod native;
+mod probe;
 #[path = "../../../agents/node/tests/support/ranks.rs"]
 mod ranks;
 mod verbs;

@@ -20,6 +20,7 @@ mod members;
 pub mod offline;
 pub mod open;
 pub mod output;
+pub mod probe;
 pub mod recheck;
 pub mod recorder;
 pub mod resume;

@@ -138,6 +138,29 @@ pub fn with_cluster<T>(
     watcher: Watcher<'_>,
     work: impl FnOnce(&mut ClusterBench<'_>, &Present) -> T,
 ) -> Result<T, ConnectError> {
+    let Watcher { register, interrupted, tell, notes } = watcher;
+    let max_bytes = measuring.max_bytes;
+    let company = Company { interrupted, tell };
+    with_nodes(runtime, request, (run, max_bytes), (register, company), |link, present| {
+        let mut bench = ClusterBench::new(Box::new(link), cluster_config(&present.request, measuring), notes);
+        let result = work(&mut bench, present);
+        bench.close();
+        result
+    })
+}
+
+/// Connects, takes the hosts for a run of this id alone, lets `work` talk to their agents, and ends them. Workers have room
+/// for buffers of this many bytes. Blocks; not for a tokio thread.
+///
+/// # Errors
+/// [`ConnectError`] where too many hosts cannot be used; `work` did not run then.
+pub fn with_nodes<T>(
+    runtime: &Handle,
+    request: &ClusterRequest,
+    (run, max_bytes): (&str, u64),
+    (register, company): (Register<'_>, Company<'_>),
+    work: impl FnOnce(FleetLink<'_>, &Present) -> T,
+) -> Result<T, ConnectError> {
     let config = FleetConfig {
         fanout: request.fanout,
         agent_env: agent_environment(&request.environment, request.nccl_library.as_deref()),
@@ -145,10 +168,8 @@ pub fn with_cluster<T>(
         agent_folder: request.agent_folder.clone(),
         ..FleetConfig::new(request.build_id.clone(), request.executable.clone(), request.launcher.clone())
     };
-    let Watcher { register, interrupted, tell, notes } = watcher;
-    let mut gathered = connect::gather(runtime, config, &request.hosts, register, interrupted)?;
-    let company = Company { interrupted, tell };
-    let admitted = admit(request, run, measuring.max_bytes, &mut gathered, company);
+    let mut gathered = connect::gather(runtime, config, &request.hosts, register, company.interrupted)?;
+    let admitted = admit(request, run, max_bytes, &mut gathered, company);
     let Gathered { fleet, events, .. } = gathered;
     let (nodes, present) = match admitted {
         Ok(admitted) => admitted,
@@ -157,11 +178,7 @@ pub fn with_cluster<T>(
             return Err(error);
         }
     };
-    let link = FleetLink::of(&fleet, &events, nodes);
-    let mut bench = ClusterBench::new(Box::new(link), cluster_config(&present.request, measuring), notes);
-    let result = work(&mut bench, &present);
-    bench.close();
-    drop(bench);
+    let result = work(FleetLink::of(&fleet, &events, nodes), &present);
     runtime.block_on(fleet.shutdown());
     Ok(result)
 }

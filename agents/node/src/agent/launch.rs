@@ -118,6 +118,7 @@ impl Launcher<'_> {
             max_bytes: start.max_bytes,
             deadline_ms: start.deadline_ms,
             register_buffers: start.register_buffers,
+            probe: start.probe.clone(),
         });
         let frame = codec::encode(&init).map_err(|error| format!("encode its init message: {error}"))?;
         let progress = Progress::new(now, Duration::from_millis(start.deadline_ms));

@@ -129,6 +129,7 @@ mod tests {
             emulate_nodes: false,
             register_buffers: false,
             worker_command: vec![],
+            probe: None,
         };
         let live = || Settings::Live(Environment::new());
         let installed = || Settings::Installed { folder: "/opt".to_owned() };

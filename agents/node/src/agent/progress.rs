@@ -1,6 +1,7 @@
 //! How far a worker has come, and until when it must come further.
 //!
-//! Every step that can hang has a deadline: start to connected, each item of a script, the end of a script, quitting. Pure:
+//! Every step that can hang has a deadline: start to connected, each item of a script, the end of a script, a probe's step,
+//! quitting. Pure:
 //! time is a value, and nobody is killed here.
 
 use std::{
@@ -9,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gdrtune_wire::{FromWorker, Item, Script, ToWorker};
+use gdrtune_wire::{FromWorker, Item, ProbeStep, Script, ToWorker};
 
 /// Time from the last item to the end of its script, and from [`ToWorker::Quit`] to the end of the worker: nothing is left
 /// to do but to say so and to free memory.
@@ -25,6 +26,8 @@ pub(super) struct Progress {
     connect_by: Instant,
     deadline: Option<Instant>,
     scripts: VecDeque<Running>,
+    /// The step of a probe that is due.
+    probe: Option<ProbeStep>,
     quitting: bool,
     milestones: u64,
 }
@@ -52,6 +55,7 @@ impl Progress {
             connect_by,
             deadline: Some(connect_by),
             scripts: VecDeque::new(),
+            probe: None,
             quitting: false,
             milestones: 0,
         }
@@ -83,6 +87,10 @@ impl Progress {
                     self.restart_clock(now);
                 }
             }
+            ToWorker::Probe(step) => {
+                self.probe = Some(*step);
+                self.restart_clock(now);
+            }
             ToWorker::Quit => {
                 self.quitting = true;
                 if self.stage != Stage::Connected || self.scripts.is_empty() {
@@ -105,6 +113,7 @@ impl Progress {
             }
             FromWorker::Item { script, item, .. } => self.finish_item(*script, *item),
             FromWorker::ScriptDone { script } => self.finish_script(*script),
+            FromWorker::Probed { number, .. } => self.probe.take_if(|step| step.number == *number).is_some(),
             _ => false,
         };
         if progressed {
@@ -121,7 +130,9 @@ impl Progress {
             (Stage::Bootstrapped, _) => "waiting for the other ranks' bootstrap".to_owned(),
             (Stage::Connecting, _) => "connecting to the other ranks".to_owned(),
             (Stage::Connected, Some(running)) => running.during(),
-            (Stage::Connected, None) => "idle".to_owned(),
+            (Stage::Connected, None) => {
+                self.probe.map_or_else(|| "idle".to_owned(), |step| format!("probing way {}", step.way))
+            }
         }
     }
 
@@ -143,7 +154,9 @@ impl Progress {
         self.deadline = match (self.stage, self.scripts.front()) {
             (Stage::Connected, Some(running)) => Some(now + running.lease()),
             _ if self.quitting => Some(now + CLOSING_LIMIT),
-            (Stage::Connected, None) => None,
+            (Stage::Connected, None) => {
+                self.probe.map(|step| now + Duration::from_millis(step.lease_ms).min(LONGEST_LEASE))
+            }
             _ => Some(self.connect_by),
         };
     }
@@ -169,7 +182,7 @@ impl Running {
 #[cfg(test)]
 mod tests {
     use gdrtune_profiles::vocab::{Collective, DataType, Point, ReduceOp};
-    use gdrtune_wire::ItemOutcome;
+    use gdrtune_wire::{ItemOutcome, ProbeOutcome};
 
     use super::*;
 
@@ -276,6 +289,19 @@ mod tests {
         assert_eq!(clock.due(), Some(1000));
         clock.heard(500, &FromWorker::Connected { setup_us: 1, engine: Box::default() });
         assert_eq!(clock.due(), Some(510));
+    }
+
+    #[test]
+    fn a_step_of_a_probe_has_its_lease() {
+        let mut clock = connected();
+        let step = ProbeStep { number: 4, way: 2, time_ms: 10, lease_ms: 50 };
+        clock.1.note_sent(clock.at(1000), &ToWorker::Probe(step), None);
+        assert_eq!((clock.due(), clock.1.during().as_str()), (Some(1050), "probing way 2"));
+        let outcome = ProbeOutcome::Measured { rates: vec![], latency_us: 1.0 };
+        clock.heard(1010, &FromWorker::Probed { number: 3, outcome: outcome.clone() });
+        assert_eq!(clock.due(), Some(1050), "another step's");
+        clock.heard(1020, &FromWorker::Probed { number: 4, outcome });
+        assert_eq!((clock.due(), clock.1.during().as_str()), (None, "idle"));
     }
 
     #[test]

@@ -77,6 +77,7 @@ mod tests {
             emulate_nodes,
             register_buffers: false,
             worker_command: vec![],
+            probe: None,
         }
     }
 

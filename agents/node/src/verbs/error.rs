@@ -82,6 +82,12 @@ pub enum VerbsError {
     /// The memory of a region is not the host's, so the CPU cannot touch it here.
     #[error("the region is GPU memory, which the CPU cannot read or write here")]
     NotHostMemory,
+    /// The host has no memory left.
+    #[error("no memory for a buffer of {bytes} bytes")]
+    NoMemory {
+        /// Its length.
+        bytes: usize,
+    },
     /// GPU memory cannot be had or used.
     #[error("cannot use GPU memory for RDMA: {why}")]
     Gpu {

@@ -6,7 +6,7 @@
 
 mod deployed;
 mod exit;
-mod stdio;
+pub(crate) mod stdio;
 
 use std::{
     any::Any,
@@ -22,10 +22,13 @@ use gdrtune_wire::{FromWorker, Script, ToWorker, WorkerInit};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use self::stdio::Outlet;
-use crate::engine::{
-    Engine, RuleSource,
-    native::{NativeConfig, NativeEngine},
-    nccl::{NcclConfig, NcclEngine},
+use crate::{
+    engine::{
+        Engine, RuleSource,
+        native::{NativeConfig, NativeEngine},
+        nccl::{NcclConfig, NcclEngine},
+    },
+    probe,
 };
 
 /// What the command line of a worker says.
@@ -64,6 +67,9 @@ fn serve(
     let Some(ToWorker::Init(init)) = next(inlet) else { return Err(unexpected("init")) };
     let deadline = started + Duration::from_millis(init.deadline_ms);
     let (rank, world) = (init.rank, init.world);
+    if let Some(setup) = &init.probe {
+        return probe::serve(setup, rank, (inlet, outlet), started);
+    }
     let engine = engine.insert(make_engine(init, args)?);
     let during = |what: &str| {
         let what = format!("rank {rank} of {world}, {what}");
@@ -136,11 +142,11 @@ fn load_rules(folder: &Path) -> Result<Box<dyn RuleSource>, String> {
 }
 
 /// The next message; `None` where the reader is gone.
-fn next(inlet: &Receiver<ToWorker>) -> Option<ToWorker> {
+pub(crate) fn next(inlet: &Receiver<ToWorker>) -> Option<ToWorker> {
     inlet.recv().ok()
 }
 
-fn unexpected(wanted: &str) -> String {
+pub(crate) fn unexpected(wanted: &str) -> String {
     format!("the agent sent something else than {wanted}")
 }
 

@@ -28,11 +28,11 @@ const READ_BYTES: usize = 64 << 10;
 
 /// Where frames to the agent go.
 #[derive(Clone)]
-pub(super) struct Outlet(Arc<Mutex<File>>);
+pub(crate) struct Outlet(Arc<Mutex<File>>);
 
 impl Outlet {
     /// Sends one message.
-    pub(super) fn send(&self, message: &FromWorker) -> Result<(), String> {
+    pub(crate) fn send(&self, message: &FromWorker) -> Result<(), String> {
         let frame = encode(message).map_err(|error| format!("encode a message: {error}"))?;
         let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         file.write_all(&frame).map_err(|error| format!("write to the agent: {error}"))

@@ -137,6 +137,7 @@ impl Lab {
             max_bytes: self.max_bytes,
             deadline_ms: LEASE_MS,
             register_buffers: self.register_buffers,
+            probe: None,
         })
     }
 

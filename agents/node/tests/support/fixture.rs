@@ -125,6 +125,7 @@ impl Worker {
                 ToWorker::Quit if self.wants(Plan::DEAF_TO_QUIT) => return hang_after("quitting"),
                 ToWorker::Quit => return ExitCode::SUCCESS,
                 ToWorker::Init(_) => return fail("a second init"),
+                ToWorker::Probe(_) => return fail("a probe's step"),
             }
         }
         ExitCode::SUCCESS

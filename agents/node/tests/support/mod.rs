@@ -341,6 +341,7 @@ pub(crate) fn start(group: u32, ranks: &[u32], plan: &str) -> StartGroup {
         emulate_nodes: false,
         register_buffers: false,
         worker_command: vec![],
+        probe: None,
     }
 }
 

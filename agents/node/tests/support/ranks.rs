@@ -20,6 +20,7 @@ pub(crate) fn init(rank: u32, world: u32, key: &SessionKey) -> WorkerInit {
         key: key.clone(),
         max_bytes: 1 << 20,
         register_buffers: false,
+        probe: None,
         deadline_ms: LEASE.as_millis() as u64,
     }
 }

@@ -5,6 +5,7 @@ mod details;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use gdrtune_profiles::{
+    bindings::ceilings::{Failure, Memory},
     install::{Manifest, ManifestFile},
     topology::{GpuPath, Lanes, PcieLink},
     vocab::{Algorithm, Choice, Collective, DataType, Engine, Environment, PcieDistance, Point, Protocol, ReduceOp},
@@ -81,8 +82,13 @@ fn settings() -> impl Strategy<Value = Settings> {
 fn start_group() -> impl Strategy<Value = StartGroup> {
     let who = (group(), any::<u32>(), any::<u32>(), vec(any::<u32>(), 0..10), select(Engine::ALL));
     let how = (settings(), key(), any::<u64>(), any::<u64>(), any::<[bool; 2]>());
-    (who, how, vec(text(), 0..4)).prop_map(
-        |((group, world, nodes, ranks, engine), (settings, key, max_bytes, deadline_ms, flags), worker_command)| {
+    (who, how, vec(text(), 0..4), option::of(probe_setup())).prop_map(
+        |(
+            (group, world, nodes, ranks, engine),
+            (settings, key, max_bytes, deadline_ms, flags),
+            worker_command,
+            probe,
+        )| {
             StartGroup {
                 group,
                 world,
@@ -96,23 +102,41 @@ fn start_group() -> impl Strategy<Value = StartGroup> {
                 emulate_nodes: flags[0],
                 register_buffers: flags[1],
                 worker_command,
+                probe,
             }
         },
     )
 }
 
+fn probe_setup() -> impl Strategy<Value = ProbeSetup> {
+    let memory = prop_oneof![Just(Memory::Host), any::<u32>().prop_map(Memory::Gpu)];
+    let way = (text(), any::<u16>(), memory).prop_map(|(hca, port, memory)| ProbeWay { hca, port, memory });
+    vec(way, 0..4).prop_map(|ways| ProbeSetup { ways })
+}
+
+fn probe_outcome() -> impl Strategy<Value = ProbeOutcome> {
+    let rate = (any::<u64>(), number()).prop_map(|(bytes, gbs)| ProbeRate { bytes, gbs });
+    let failures = [Failure::Device, Failure::Connect, Failure::Transfer, Failure::Timeout, Failure::Wrong];
+    prop_oneof![
+        (vec(rate, 0..4), number()).prop_map(|(rates, latency_us)| ProbeOutcome::Measured { rates, latency_us }),
+        (select(failures.to_vec()), text()).prop_map(|(failure, why)| ProbeOutcome::Failed { failure, why }),
+    ]
+}
+
+fn probe_step() -> impl Strategy<Value = ProbeStep> {
+    (any::<u32>(), any::<u32>(), any::<u64>(), any::<u64>()).prop_map(|(number, way, time_ms, lease_ms)| ProbeStep {
+        number,
+        way,
+        time_ms,
+        lease_ms,
+    })
+}
+
 fn worker_init() -> impl Strategy<Value = WorkerInit> {
     let who = (any::<u32>(), any::<u32>(), any::<u32>(), select(Engine::ALL));
-    let how = (key(), any::<u64>(), any::<u64>(), any::<bool>());
-    (who, how).prop_map(|((rank, world, nodes, engine), (key, max_bytes, deadline_ms, register_buffers))| WorkerInit {
-        rank,
-        world,
-        nodes,
-        engine,
-        key,
-        max_bytes,
-        deadline_ms,
-        register_buffers,
+    let how = (key(), any::<u64>(), any::<u64>(), any::<bool>(), option::of(probe_setup()));
+    (who, how).prop_map(|((rank, world, nodes, engine), (key, max_bytes, deadline_ms, register_buffers, probe))| {
+        WorkerInit { rank, world, nodes, engine, key, max_bytes, deadline_ms, register_buffers, probe }
     })
 }
 
@@ -300,6 +324,7 @@ pub(crate) fn to_worker() -> impl Strategy<Value = ToWorker> {
         worker_init().prop_map(ToWorker::Init),
         vec(bytes(), 0..5).prop_map(|peers| ToWorker::Connect { peers }),
         script().prop_map(ToWorker::Run),
+        probe_step().prop_map(ToWorker::Probe),
         Just(ToWorker::Quit),
     ]
 }
@@ -315,6 +340,7 @@ pub(crate) fn from_worker() -> impl Strategy<Value = FromWorker> {
             outcome
         }),
         any::<u64>().prop_map(|script| FromWorker::ScriptDone { script }),
+        (any::<u32>(), probe_outcome()).prop_map(|(number, outcome)| FromWorker::Probed { number, outcome }),
         text().prop_map(FromWorker::Failed),
         text().prop_map(FromWorker::Output),
         text().prop_map(|version| FromWorker::Library { version }),

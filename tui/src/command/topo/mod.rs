@@ -2,7 +2,7 @@
 
 mod inventory;
 mod json;
-mod text;
+pub(super) mod text;
 
 use std::{
     fs::File,

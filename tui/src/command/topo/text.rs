@@ -205,7 +205,7 @@ fn bindings_lines(bindings: &Bindings, lines: &mut Vec<String>) {
 }
 
 /// Rows of columns that are as wide as what is in them.
-pub(super) fn table(rows: &[Vec<String>], lines: &mut Vec<String>) {
+pub(in crate::command) fn table(rows: &[Vec<String>], lines: &mut Vec<String>) {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| text::width(cell)).max();
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or_default()).collect();

@@ -143,6 +143,7 @@ impl Group {
                     emulate_nodes: config.emulate_nodes,
                     register_buffers: config.calls.register_buffers,
                     worker_command: config.worker_command.clone(),
+                    probe: None,
                 },
             ));
         }
@@ -160,7 +161,7 @@ impl Group {
             FromWorker::Failed(why) => state.failed = Some(why),
             FromWorker::Output(line) => state.last_line = line,
             FromWorker::Library { version } => state.library = Some(version),
-            FromWorker::Item { .. } | FromWorker::ScriptDone { .. } => {}
+            FromWorker::Item { .. } | FromWorker::ScriptDone { .. } | FromWorker::Probed { .. } => {}
         }
     }
 

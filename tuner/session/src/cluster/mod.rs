@@ -42,7 +42,7 @@ use crate::homogeneity::by_value;
 const SETUP_DEADLINE: Duration = Duration::from_secs(30);
 
 /// What an agent may add to a lease before the coordinator stops waiting for it: TERM, grace, KILL, reap.
-const AGENT_GRACE: Duration = Duration::from_secs(10);
+pub(crate) const AGENT_GRACE: Duration = Duration::from_secs(10);
 
 /// Longest wait for one event, so that a cancel acts soon.
 const POLL: Duration = Duration::from_millis(50);

@@ -163,7 +163,7 @@ impl Link for FakeLink {
                         nodes.graphs.push((graphs, script.items.len()));
                         nodes.run(node, &start.1, &script);
                     }
-                    ToWorker::Init(_) | ToWorker::Quit => {}
+                    ToWorker::Init(_) | ToWorker::Probe(_) | ToWorker::Quit => {}
                 }
             }
             ToAgent::Stop(group) => nodes.end(node, group, &EndCause::Stopped),

@@ -125,6 +125,7 @@ impl<'a> Check<'a> {
                 emulate_nodes: self.plan.emulate_nodes,
                 register_buffers: false,
                 worker_command: Vec::new(),
+                probe: None,
             };
             self.link.send(node, ToAgent::Start(start));
         }
@@ -243,13 +244,13 @@ impl Rank {
             FromWorker::Item { outcome, .. } => self.outcome = Some(outcome),
             FromWorker::ScriptDone { .. } => self.done = true,
             FromWorker::Failed(why) => self.failed = Some(why),
-            FromWorker::Output(_) | FromWorker::Library { .. } => {}
+            FromWorker::Output(_) | FromWorker::Library { .. } | FromWorker::Probed { .. } => {}
         }
     }
 }
 
 /// Why a worker ended, for people.
-fn describe(cause: &EndCause) -> String {
+pub(crate) fn describe(cause: &EndCause) -> String {
     match cause {
         EndCause::Finished | EndCause::Stopped | EndCause::PeerEnded => "another rank failed".to_owned(),
         EndCause::Deadline { during } => format!("it hung in {during}"),
