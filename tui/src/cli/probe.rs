@@ -10,7 +10,7 @@ use super::{HostArgs, longest_wait, parse_duration_s};
 /// `gdrtune probe`.
 #[derive(Debug, Args)]
 pub(crate) struct ProbeArgs {
-    /// Ports to measure, written as for `NCCL_IB_HCA`, such as '=mlx5_0,mlx5_1:1' (default: all that are active)
+    /// Ports to measure, written as for `NCCL_IB_HCA`, such as `=mlx5_0,mlx5_1:1` (default: all that are active)
     #[arg(long, value_name = "LIST", value_parser = HcaList::parse)]
     pub(crate) hca: Option<HcaList>,
     /// What is written from, and to

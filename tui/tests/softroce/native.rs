@@ -129,7 +129,6 @@ fn what_cannot_be_bound_is_refused() {
 /// A rail that is slower makes calls slower that use it, and no others.
 #[test]
 #[ignore = "runs in the guest"]
-#[expect(clippy::print_stdout, reason = "the figures are what people look for")]
 fn a_slow_rail_shows() {
     let shape = "for d in r2a r2b; do tc qdisc replace dev $d root tbf rate 10mbit burst 64k latency 100ms; done";
     shell(shape);

@@ -35,7 +35,6 @@ fn gbs(links: &[Ceiling], node: &str, hca: &str) -> f64 {
 
 #[test]
 #[ignore = "runs in the guest"]
-#[expect(clippy::print_stdout, reason = "the figures are what people look for")]
 fn the_slow_rail_is_named() {
     // From here to the other machine, far below what the rails carry; nothing is dropped, as RDMA expects it.
     shell("tc qdisc replace dev eth1 root tbf rate 10mbit burst 64k limit 2m");
@@ -56,7 +55,6 @@ fn the_slow_rail_is_named() {
 
 #[test]
 #[ignore = "runs in the guest"]
-#[expect(clippy::print_stdout, reason = "the figures are what people look for")]
 fn a_rail_that_is_cut_while_it_is_probed_is_a_failure_of_its_own() {
     let sent =
         || -> u64 { fs::read_to_string("/sys/class/net/eth1/statistics/tx_bytes").unwrap().trim().parse().unwrap() };
@@ -64,7 +62,7 @@ fn a_rail_that_is_cut_while_it_is_probed_is_a_failure_of_its_own() {
     let mut command = probe(&["--json", "--hca", "=rxe2", "--time", "5s"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     while sent() < before + (2 << 20) {
-        assert!(started.elapsed() < Duration::from_secs(60), "nothing crosses rail 2");
+        assert!(started.elapsed() < Duration::from_mins(1), "nothing crosses rail 2");
         thread::sleep(Duration::from_millis(20));
     }
     shell("ip link set eth1 down");
