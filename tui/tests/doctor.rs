@@ -50,6 +50,12 @@ fn findings(document: &Value, id: &str) -> Vec<String> {
     all.map(line).collect()
 }
 
+/// A folder for trees, which are thousands of small files: in memory where there is some.
+fn memory() -> tempfile::TempDir {
+    let shm = Path::new("/dev/shm");
+    if shm.is_dir() { tempfile::tempdir_in(shm).unwrap() } else { tempfile::tempdir().unwrap() }
+}
+
 fn tree(home: &Path, machine: &str) {
     let path = root().join("tui/tests/machines").join(format!("{machine}.txt"));
     sysfs::expand(&fs::read_to_string(path).unwrap(), &home.join(machine));
@@ -58,7 +64,7 @@ fn tree(home: &Path, machine: &str) {
 #[test]
 fn eight_machines_are_looked_at() {
     for machine in MACHINES {
-        let home = tempfile::tempdir().unwrap();
+        let home = memory();
         tree(home.path(), machine);
         let run = doctor(home.path(), &["--from", machine]);
         let said = text(&run);
@@ -78,7 +84,7 @@ fn eight_machines_are_looked_at() {
 /// Machines that differ, and one with a port down, as if they were one cluster.
 #[test]
 fn recorded_machines_are_held_against_each_other() {
-    let home = tempfile::tempdir().unwrap();
+    let home = memory();
     for machine in ["hgx-h100", "dgx-a100"] {
         tree(home.path(), machine);
     }
@@ -91,7 +97,7 @@ fn recorded_machines_are_held_against_each_other() {
 
 #[test]
 fn checks_are_chosen_and_explained() {
-    let home = tempfile::tempdir().unwrap();
+    let home = memory();
     tree(home.path(), "desktop");
     let all = doctor(home.path(), &["--list"]);
     assert_eq!(all.status.code(), Some(0));
@@ -128,7 +134,7 @@ fn checks_are_chosen_and_explained() {
 /// A GPU's link that has lost lanes fails; a topology that a hypervisor hides is only a warning, which fails where that is asked for.
 #[test]
 fn the_exit_code_tells_the_worst() {
-    let home = tempfile::tempdir().unwrap();
+    let home = memory();
     tree(home.path(), "cloud-vm-flat");
     for (args, code) in [(&["--only", "gdr-topology"][..], 0), (&["--only", "gdr-topology", "--strict"], 6)] {
         let run = doctor(home.path(), &[&["--from", "cloud-vm-flat"], args].concat());
@@ -240,7 +246,7 @@ fn sixteen_hosts_are_looked_at_in_time_whether_or_not_one_is_broken() {
         hosts.shell("vh3", "ip route add blackhole 10.77.2.0/25");
         hosts.call(&["cut", "vh5", "railB"]);
         hosts.call(&["kill", "vh7"]);
-        let (document, broken) = look(&[], 6);
+        let (document, broken) = look(&["--timeout", "2s"], 6);
         eprintln!("16 hosts: {cold:?} with an upload, {warm:?} without, {broken:?} with three broken");
         let dead = findings(&document, "host-agent");
         assert!(dead[0].starts_with("FAIL vh7: "), "{dead:?}");
@@ -253,7 +259,7 @@ fn sixteen_hosts_are_looked_at_in_time_whether_or_not_one_is_broken() {
         assert!(cut.iter().any(|finding| finding.contains("railB: no answer in time")), "{cut:?}");
         let lost = findings(&document, "net-interface-alike");
         assert!(lost[0].starts_with("WARN") && lost[0].ends_with("; vh5: railA"), "{lost:?}");
-        // ssh gives the dead one up after three seconds, and so do those who dial the silent one.
+        // ssh gives the dead one up after the two seconds, and so do those who dial the silent one.
         assert!(warm < WARM && broken < WARM + Duration::from_secs(5), "{warm:?} {broken:?}");
         hosts.assert_clean(&["vh1", "vh3", "vh16"]);
     });

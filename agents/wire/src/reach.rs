@@ -1,7 +1,7 @@
 //! Whether nodes reach each other over the interfaces that a run would use, and what their clocks say. Part of the messages,
 //! under the same rules.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +46,7 @@ pub struct DialTarget {
     /// Which of its addresses, by its place in the [`ListenRequest`].
     pub place: u32,
     /// The address, with the port that its agent answered.
-    pub address: SocketAddr,
+    pub address: SocketAddrV4,
 }
 
 /// What came of one [`DialTarget`].

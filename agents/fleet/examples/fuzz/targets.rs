@@ -1,6 +1,9 @@
 //! What is fuzzed, with valid inputs to begin from.
 
-use std::collections::HashSet;
+use std::{
+    collections::HashSet,
+    net::{Ipv4Addr, SocketAddrV4},
+};
 
 use gdrtune_fleet::{
     hosts::{Allocation, HostError, HostList, MAX_HOSTS, fold, parse_file, parse_list},
@@ -265,7 +268,14 @@ fn to_agent() -> Vec<ToAgent> {
         ToAgent::Dial(DialRequest {
             number: 1,
             key: SessionKey([7; 32]),
-            targets: vec![DialTarget { number: 2, place: 1, address: ([10, 0, 0, 2], 40_000).into() }; 3],
+            targets: vec![
+                DialTarget {
+                    number: 2,
+                    place: 1,
+                    address: SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 40_000)
+                };
+                3
+            ],
             limit_ms: 3000,
         }),
         ToAgent::Lock(LockRequest { run: "r".to_owned(), client: 9, shared: false }),

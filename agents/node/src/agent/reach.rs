@@ -77,7 +77,7 @@ pub(super) fn clock_us() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, SocketAddr};
+    use std::net::{Ipv4Addr, SocketAddrV4};
 
     use gdrtune_wire::{DialTarget, SessionKey};
 
@@ -100,7 +100,7 @@ mod tests {
             let target = |(place, port): (usize, &u16)| DialTarget {
                 number: 1,
                 place: place as u32,
-                address: SocketAddr::from((Ipv4Addr::LOCALHOST, *port)),
+                address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, *port),
             };
             let targets = ports.iter().enumerate().map(target).collect();
             dial_all(&DialRequest { number: 0, key: KEY, targets, limit_ms: 5000 })

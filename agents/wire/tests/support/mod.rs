@@ -418,7 +418,7 @@ fn listen_request() -> impl Strategy<Value = ListenRequest> {
 }
 
 fn dial_request() -> impl Strategy<Value = DialRequest> {
-    let target = (any::<u32>(), any::<u32>(), any::<std::net::SocketAddr>())
+    let target = (any::<u32>(), any::<u32>(), any::<std::net::SocketAddrV4>())
         .prop_map(|(number, place, address)| DialTarget { number, place, address });
     (any::<u32>(), key(), vec(target, 0..3), any::<u64>()).prop_map(|(number, key, targets, limit_ms)| DialRequest {
         number,

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    net::{Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddrV4},
     time::{Duration, Instant},
 };
 
@@ -147,7 +147,7 @@ impl Talk<'_> {
         let endpoint = |node: usize, place: usize| {
             let address = *addresses.get(node)?.get(place)?;
             let port = *ports.get(node)?.as_ref()?.as_ref().ok()?.get(place)?;
-            Some(SocketAddr::from((address, port)))
+            Some(SocketAddrV4::new(address, port))
         };
         let mut dials = vec![false; self.nodes];
         for (from, others) in plan.iter().enumerate().filter(|(from, _)| asked.get(*from) == Some(&true)) {
@@ -155,7 +155,7 @@ impl Talk<'_> {
                 let places = addresses.get(*to).map_or(0, Vec::len).min(addresses.get(from).map_or(0, Vec::len));
                 (0..places).filter_map(move |place| Some((*to, place, endpoint(*to, place)?)))
             });
-            let target = |(to, place, address): (usize, usize, SocketAddr)| DialTarget {
+            let target = |(to, place, address): (usize, usize, SocketAddrV4)| DialTarget {
                 number: to as u32,
                 place: place as u32,
                 address,

@@ -42,7 +42,8 @@ pub(crate) fn dial(request: &DialRequest, target: &DialTarget) -> Result<u64, Di
     let identity = Identity { rank: request.number, world: u32::MAX, key: request.key.clone() };
     let begun = Instant::now();
     let link = (target.number, target.place as usize);
-    let dialled = dial_once(&identity, link, target.address, Duration::from_millis(request.limit_ms.max(1)));
+    let dialled =
+        dial_once(&identity, link, SocketAddr::V4(target.address), Duration::from_millis(request.limit_ms.max(1)));
     dialled.map_err(fault)?;
     Ok(u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX))
 }
@@ -64,7 +65,7 @@ fn fault(error: DialError) -> DialFault {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::net::{SocketAddrV4, TcpListener};
 
     use gdrtune_wire::SessionKey;
 
@@ -78,7 +79,7 @@ mod tests {
     }
 
     fn try_dial(number: u32, port: u16, key: SessionKey, limit_ms: u64) -> Result<u64, DialFault> {
-        let target = DialTarget { number, place: 0, address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)) };
+        let target = DialTarget { number, place: 0, address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port) };
         dial(&DialRequest { number: 0, key, targets: vec![target], limit_ms }, &target)
     }
 
