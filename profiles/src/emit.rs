@@ -3,92 +3,28 @@
 //! An emitted text is deterministic, says where it came from, and was read back by our implementation of the receiving
 //! grammar before it is handed out. Nothing is written to disk here.
 
+mod choice_lists;
+mod format;
 mod json;
+mod kubernetes;
+mod ncclx;
+mod open_mpi;
 mod plan;
 mod settings;
+mod stock;
 mod tuner_csv;
+mod ucc;
 
-use std::{fmt, str::FromStr};
-
-use crate::{diagnostic::Severity, nearest::hint, profile::Profile, vocab::Engine};
+use crate::{diagnostic::Severity, profile::Profile, vocab::Engine};
+pub use format::{Format, UnknownFormat};
 pub use json::Document;
 use plan::Plan;
 pub(crate) use plan::UNVERIFIED;
 
-/// What can be emitted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Format {
-    /// A shell snippet to source.
-    Sh,
-    /// A file for `docker --env-file` and systemd's `EnvironmentFile=`.
-    Env,
-    /// A file for `NCCL_CONF_FILE`, `~/.nccl.conf` or `/etc/nccl.conf`.
-    NcclConf,
-    /// Rules by size for a tuner plugin, in the columns of NVIDIA's example.
-    TunerCsv,
-    /// Everything, for machines.
-    Json,
-}
-
-impl Format {
-    /// Every format.
-    pub const ALL: &[Self] = &[Self::Sh, Self::Env, Self::NcclConf, Self::TunerCsv, Self::Json];
-
-    /// The name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sh => "sh",
-            Self::Env => "env",
-            Self::NcclConf => "nccl-conf",
-            Self::TunerCsv => "tuner-csv",
-            Self::Json => "json",
-        }
-    }
-
-    /// The name of its file in an output folder.
-    pub const fn file_name(self) -> &'static str {
-        match self {
-            Self::Sh => "profile.sh",
-            Self::Env => "profile.env",
-            Self::NcclConf => "nccl.conf",
-            Self::TunerCsv => "nccl-tuner.csv",
-            Self::Json => "profile.json",
-        }
-    }
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// A name that is no format.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown format `{name}`: use one of {accepted}")]
-pub struct UnknownFormat {
-    /// The name that was found.
-    pub name: String,
-    /// The accepted names, and the nearest of them if one is near.
-    pub accepted: String,
-}
-
-impl FromStr for Format {
-    type Err = UnknownFormat;
-
-    fn from_str(text: &str) -> Result<Self, UnknownFormat> {
-        Self::ALL.iter().copied().find(|format| format.name() == text).ok_or_else(|| {
-            let names: Vec<&str> = Self::ALL.iter().map(|format| format.name()).collect();
-            let accepted = format!("{}{}", names.join(", "), hint(text, names.iter().copied()));
-            UnknownFormat { name: text.to_owned(), accepted }
-        })
-    }
-}
-
 /// How to emit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmitOptions {
-    /// Keep values that the environment already has. Only [`Format::Sh`] can; the others ignore it.
+    /// Keep values that the environment already has. Only the shell formats can; the others ignore it.
     pub keep_set: bool,
     /// The engine that the files are meant for: makes rules and knobs of that engine live that would be comments.
     pub for_engine: Option<Engine>,
@@ -97,12 +33,31 @@ pub struct EmitOptions {
     /// Absolute path of the folder with our tuner plugin and the tuner CSV on the nodes, under the names of
     /// [`crate::install`]; sets `NCCL_TUNER_PLUGIN` and `GDRTUNE_RULES` where there are live rules.
     pub install_folder: Option<String>,
+    /// Also set `NCCL_ALGO` and `NCCL_PROTO` for collectives that have one choice at every size, for jobs without a tuner plugin.
+    pub choice_lists: bool,
+    /// Program and arguments that an application file starts; [`OWN_ENVIRONMENT`] where absent.
+    pub program: Option<String>,
+    /// Name of the container that a Kubernetes patch is for; [`CONTAINER`] where absent.
+    pub container: Option<String>,
 }
+
+/// What an application file starts where no program is given: it shows what the ranks find set.
+pub const OWN_ENVIRONMENT: &str = "env";
+/// The container that a Kubernetes patch is for where none is named.
+pub const CONTAINER: &str = "main";
 
 impl EmitOptions {
     /// Values are set unconditionally, for NCCL, without a path to the tuner CSV or to an installation.
     pub const fn plain() -> Self {
-        Self { keep_set: false, for_engine: None, tuner_path: None, install_folder: None }
+        Self {
+            keep_set: false,
+            for_engine: None,
+            tuner_path: None,
+            install_folder: None,
+            choice_lists: false,
+            program: None,
+            container: None,
+        }
     }
 }
 
@@ -167,18 +122,37 @@ pub fn emit(profile: &Profile, format: Format, options: &EmitOptions) -> Result<
     }
     let plan = Plan::new(profile, format, options)?;
     match format {
-        Format::Sh | Format::Env | Format::NcclConf => settings::emit(&plan),
-        Format::TunerCsv => tuner_csv::emit(&plan),
+        Format::Sh | Format::Env | Format::NcclConf | Format::Slurm | Format::Torchrun | Format::Dockerfile => {
+            settings::emit(&plan)
+        }
+        Format::TunerCsv | Format::RcclCsv => tuner_csv::emit(&plan),
+        Format::StockCsv => stock::emit(&plan),
+        Format::NcclxCsv => ncclx::emit_csv(&plan),
+        Format::NcclxJson => ncclx::emit_json(&plan),
+        Format::Ucc => ucc::emit(&plan),
+        Format::OpenMpi => open_mpi::emit_tune(&plan),
+        Format::Appfile => open_mpi::emit_app(&plan, options.program.as_deref().unwrap_or(OWN_ENVIRONMENT)),
+        Format::ConfigMap => kubernetes::emit_config_map(&plan),
+        Format::PodPatch => kubernetes::emit_patch(&plan, options.container.as_deref().unwrap_or(CONTAINER)),
         Format::Json => json::emit(&plan),
     }
 }
 
 /// Emits `profile` in every format: file name and text of each.
 ///
+/// A format whose grammar is narrow (`mpirun` reads no quotes) gets a text of comments that say what does not fit, so that no
+/// file of an earlier profile is taken for this one's.
+///
 /// # Errors
-/// The first format's [`EmitError`].
+/// The first format's [`EmitError`]; what does not fit only where the format is one of [`Format::COMMON`].
 pub fn emit_all(profile: &Profile, options: &EmitOptions) -> Result<Vec<(&'static str, String)>, EmitError> {
-    Format::ALL.iter().map(|format| Ok((format.file_name(), emit(profile, *format, options)?))).collect()
+    let text = |format: Format| match emit(profile, format, options) {
+        Err(error @ EmitError::DoesNotFit { .. }) if !Format::COMMON.contains(&format) => {
+            Ok(Plan::new(profile, format, options)?.not_emitted(&error))
+        }
+        emitted => emitted,
+    };
+    Format::ALL.iter().map(|format| Ok((format.file_name(), text(*format)?))).collect()
 }
 
 /// What every text that is made from `profile` says about how it was measured; nothing for NCCL on the real nodes.
@@ -186,6 +160,9 @@ pub fn labels(profile: &Profile) -> Vec<&'static str> {
     plan::labels(profile)
 }
 
+#[cfg(test)]
+#[path = "emit/format_tests.rs"]
+mod format_tests;
 #[cfg(test)]
 #[path = "emit/tests.rs"]
 mod tests;

@@ -5,21 +5,42 @@
 //! Nothing here touches a file or the process environment.
 
 pub mod algo;
+pub mod dockerfile;
 pub mod env_file;
 pub mod hca;
 pub mod ifname;
 pub mod nccl_conf;
+pub mod nccl_log;
 pub mod nccl_topo;
+pub mod ncclx;
+pub mod open_mpi;
 pub mod shell;
+pub mod smi_log;
 pub mod smi_topo;
 pub mod topo_file;
 pub mod tuner_csv;
+pub mod ucc;
 mod xml;
+pub mod yaml;
 
 /// Whether `name` is a portable variable name: a letter or `_`, then letters, digits and `_` (POSIX.1, "Name").
 pub(crate) fn is_variable_name(name: &str) -> bool {
     let is_name_byte = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     !name.starts_with(|c: char| c.is_ascii_digit()) && !name.is_empty() && name.bytes().all(is_name_byte)
+}
+
+/// Without what makes a terminal underline: `ESC [ ... letter`.
+pub(crate) fn without_escapes(line: &str) -> String {
+    let mut rest = line.chars();
+    let mut kept = String::with_capacity(line.len());
+    while let Some(c) = rest.next() {
+        if c == '\u{1b}' {
+            rest.by_ref().find(char::is_ascii_alphabetic);
+        } else {
+            kept.push(c);
+        }
+    }
+    kept
 }
 
 /// One piece of a text as C's `fgets` with a buffer of `most_bytes + 1` hands it out.

@@ -11,20 +11,24 @@
 //! | [`matrix`] | which (collective, algorithm, protocol) an engine can run, by version, as data |
 //! | [`knob`] | the catalogue of process-level settings: kind, domain, versions, class, scope, conflicts |
 //! | [`profile`] | the profile file, format 1: reading with places and nearest names, checking, writing |
-//! | [`grammar`] | what receives our texts: `NCCL_ALGO`, `NCCL_IB_HCA`, interfaces, nccl.conf, env file, shell, tuner CSV; and what tells of machines: `nvidia-smi topo -m`, NCCL's topology files |
+//! | [`grammar`] | what receives our texts: `NCCL_ALGO`, `NCCL_IB_HCA`, interfaces, nccl.conf, env file, shell, tuner CSV, NCCLX, UCC, `mpirun`, `ENV` lines, YAML; and what tells of machines: `nvidia-smi topo -m`, NCCL's topology files and its log |
 //! | [`topology`] | GPUs and HCAs of a machine, and how far they are from each other |
 //! | [`bindings`] | candidates for the variables that bind a job to HCAs and interfaces, from how nodes are wired and what a probe measured |
+//! | [`block`] | a profile's settings as a marked block in a script, nccl.conf or Dockerfile: where, whether it is current, what else sets the same |
 //! | [`diff`] | what differs between two profiles: settings by variable, choices by range |
-//! | [`emit`] | profile to shell snippet, env file, nccl.conf, tuner CSV, JSON; each read back first |
+//! | [`emit`] | profile to every [`emit::Format`]: snippets and files of variables, rule files, manifests, JSON; each read back first |
+//! | [`gdr`] | what NCCL's logs say of GPU Direct RDMA: who uses it, and why not the others |
 //! | [`install`] | what an installation consists of: its files' names and texts, its manifest |
 //! | [`lint`] | traps in the files that jobs have already: readers for six kinds of files, a table of rules |
 //! | [`workload`], [`space`], [`setting`] | what a job calls how often; what is searched; `NAME=VALUE` texts. With presets |
 //! | [`diagnostic`], [`nearest`], [`source`] | findings with file and line; the nearest known name; errors of our TOML files |
 
 pub mod bindings;
+pub mod block;
 pub mod diagnostic;
 pub mod diff;
 pub mod emit;
+pub mod gdr;
 pub mod grammar;
 pub mod install;
 pub mod knob;

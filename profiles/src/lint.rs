@@ -121,6 +121,30 @@ pub fn lint(inputs: &[Input<'_>], options: &Options<'_>) -> Vec<Finding> {
     found.into_iter().map(|(_, finding)| finding).collect()
 }
 
+/// A variable of NCCL's that a file sets, as the rules see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assigned {
+    /// Its name.
+    pub name: String,
+    /// The line, counted from 1.
+    pub line: usize,
+    /// Whether one command alone gets it.
+    pub is_for_command: bool,
+    /// Whether a value that is set already is kept.
+    pub keeps_set: bool,
+}
+
+/// What a file sets, in the order of its lines.
+pub fn assigned(input: Input<'_>) -> Vec<Assigned> {
+    let of = |setting: &file::Setting| Assigned {
+        name: setting.name.clone(),
+        line: setting.line,
+        is_for_command: !setting.is_for_all(),
+        keeps_set: setting.reach == file::Reach::Kept,
+    };
+    LintFile::read(input).settings.iter().map(of).collect()
+}
+
 /// A rule that only says that a variable is there has nothing to add where another says what is wrong with it.
 fn drop_repeated(found: &mut Vec<(usize, Finding)>) {
     let is_specific = |finding: &Finding| !finding.rule.is_general && Severity::Warning <= finding.rule.severity;

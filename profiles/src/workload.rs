@@ -7,11 +7,16 @@
 //! per_step = 40          # calls of each size in one step of the job; or `weight`, where nothing is known of steps
 //! ```
 
+pub mod estimate;
+pub mod import;
+mod write;
+
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use toml::Spanned;
 
+pub use self::write::whole_elements;
 use crate::{
     size::parse_sizes,
     source::{Preset, Source, TextError},

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helper fails the test")]
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
 use gdrtune_profiles::{
     emit::{EmitOptions, Format, emit},
@@ -82,14 +82,38 @@ fn shells_see_the_exact_values() {
         profile().env.into_iter().map(|setting| (setting.name, setting.value)).collect();
     for keep_set in [false, true] {
         let options = EmitOptions { keep_set, ..EmitOptions::plain() };
-        let snippet = emit(&profile(), Format::Sh, &options).unwrap();
-        let shells = ["sh", "bash", "dash", "ksh", "busybox-sh"];
-        let tried = shells.iter().filter_map(|shell| {
-            let variables = seen(shell, &snippet, &[])?;
-            assert_eq!(variables, expected, "{shell}, keep_set {keep_set}");
-            Some(shell)
-        });
-        assert!(0 < tried.count(), "no shell was found to test with");
+        for format in [Format::Sh, Format::Slurm] {
+            let snippet = emit(&profile(), format, &options).unwrap();
+            let shells = ["sh", "bash", "dash", "ksh", "busybox-sh"];
+            let tried = shells.iter().filter_map(|shell| {
+                let variables = seen(shell, &snippet, &[])?;
+                assert_eq!(variables, expected, "{shell}, {format}, keep_set {keep_set}");
+                Some(shell)
+            });
+            assert!(0 < tried.count(), "no shell was found to test with");
+        }
+    }
+}
+
+#[test]
+fn the_wrapper_starts_torchrun_with_the_exact_values_and_its_own_arguments() {
+    let folder = tempfile::tempdir().unwrap();
+    let (wrapper, torchrun) = (folder.path().join("torchrun.sh"), folder.path().join("torchrun"));
+    fs::write(&wrapper, emit(&profile(), Format::Torchrun, &EmitOptions::plain()).unwrap()).unwrap();
+    fs::write(&torchrun, "#!/bin/sh\nprintf '%s\\0' \"$@\"\nexec env -0\n").unwrap();
+    fs::set_permissions(&torchrun, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = Command::new("sh")
+        .arg(&wrapper)
+        .args(["--nnodes", "4", "a b.py"])
+        .env_clear()
+        .env("PATH", format!("{}:/usr/bin:/bin", folder.path().display()))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(stdout.starts_with("--nnodes\x004\0a b.py\0"), "{stdout}");
+    for setting in profile().env {
+        assert!(stdout.contains(&format!("\0{}={}\0", setting.name, setting.value)), "{setting:?}");
     }
 }
 

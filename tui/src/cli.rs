@@ -1,6 +1,8 @@
 //! The command line. Only definitions and their direct checks: what a command does is in `command/`.
 
 mod deploy;
+mod doctor;
+mod gdr;
 mod given;
 mod hosts;
 mod lint;
@@ -11,6 +13,7 @@ mod runs;
 #[cfg(test)]
 mod tests;
 mod topo;
+mod workload;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -23,13 +26,16 @@ use gdrtune_wire::WorkerCommand;
 pub(crate) use self::parse::parse_duration_s;
 use self::parse::{parse_choice, parse_named, parse_worker_command};
 pub(crate) use self::{
-    deploy::{EmitArgs, InstallArgs},
+    deploy::{ApplyArgs, EmitArgs, InstallArgs},
+    doctor::{DoctorArgs, DoctorCommand},
+    gdr::GdrArgs,
     hosts::HostArgs,
     lint::LintArgs,
     presets::{GoalArgs, ObjectiveArg, OfflineArgs, SpaceArgs},
     probe::{MemoryArg, ProbeArgs},
     runs::{AttachArgs, ExportArgs, ExportFormat, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, RunsCommand},
     topo::{TopoArgs, TopoFormat},
+    workload::{EstimateArgs, EvidenceArgs, ImportArgs, PredictArgs, ShowWorkloadArgs, WorkloadArgs, WorkloadCommand},
 };
 use crate::{headless::Detail, ui::ThemeName};
 
@@ -42,14 +48,14 @@ Exit codes:
   0    done (also when the defaults are best)
   1    unexpected error
   2    wrong use or configuration
-  3    preflight refused: hosts that cannot be used as they are
-  4    nothing matched: no installation in the folder
-  5    no setting beat the defaults (only with --expect-gain)
-  6    findings: of lint; ways that a probe found slow or failed; or an installation that is not as it was put there, or that
-       NCCL does not use
+  3    preflight refused: hosts that cannot be used as they are, or to which GPU Direct RDMA does not apply
+  4    nothing matched: no installation in the folder, no line of NCCL in a log, no measured time for a workload
+  5    no setting beat the defaults, or gdr does not pass (only with --expect-gain)
+  6    findings: of lint, doctor or apply --check; connections without GPU Direct RDMA; ways that a probe found slow or failed; or
+       an installation that is not as it was put there, or that NCCL does not use
   100  some trials failed
   101  nodes lost; with --min-nodes, and by topo, also a result for fewer hosts than were named
-  102  verification found a regression
+  102  verification found a regression, or GPU Direct RDMA is slower
   130  interrupted; after SIGTERM the best so far is written, not verified";
 
 /// Tunes the collectives of a GPU cluster: measures, searches, proves, and writes a profile.
@@ -75,12 +81,29 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Measure a profile against the defaults again, in fresh processes; sizes that no rule covers are left out
     Verify(VerifyArgs),
-    /// Print a profile in another format
+    /// Print a profile in another format, or write it in several
     Emit(EmitArgs),
+    /// Put a profile's settings into a job script, nccl.conf or Dockerfile, as a marked block that can be updated and checked
+    ///
+    /// It shows the difference and asks. Everything outside of the block stays as it is, byte for byte, and so do the file's mode and
+    /// owner; a link is followed. The block goes after the #SBATCH lines or the opening comments of a script, after the opening
+    /// comments of an nccl.conf (where the first line wins), after the last FROM of a Dockerfile, and to the end of an
+    /// environment file. Where it is there already, it is updated in its place.
+    Apply(ApplyArgs),
     /// Put a profile where jobs take it from, prove that NCCL uses it, or take it away
     Install(InstallArgs),
     /// Show how GPUs and HCAs are wired: distances, links, ports, rails, and what differs between hosts; measures nothing
     Topo(TopoArgs),
+    /// Find what is wrong with hosts before measuring: drivers, GPUDirect RDMA, HCAs, links, limits, settings, and the way between them
+    ///
+    /// It changes nothing and needs no root. Each finding names hosts, devices, values and the fix. Ends with code 6 where a check fails.
+    // Its hosts have many options.
+    Doctor(Box<DoctorArgs>),
+    /// Tell what GPU Direct RDMA gains here, or by logs of NCCL, who uses it and why not the others
+    ///
+    /// Measures the same collectives with it and without, in fresh processes, and passes where bus bandwidth and latency reach
+    /// what is asked for; NCCL's own log proves each arm. With --log it measures nothing and reads logs that are there.
+    Gdr(Box<GdrArgs>),
     /// Measure what each HCA carries between hosts, by RDMA: bandwidth and latency of every pair and direction; names slow ones
     Probe(ProbeArgs),
     /// Find the traps in job scripts, nccl.conf, tuner CSVs, environments, Dockerfiles and manifests
@@ -88,6 +111,8 @@ pub(crate) enum Command {
     /// It reads files only: no host, no GPU and no profile is needed, and nothing is changed. Ends with code 6 where it finds
     /// something.
     Lint(LintArgs),
+    /// Make workload files of real jobs or of model sizes, show where the bytes are, predict what a profile does to a step
+    Workload(WorkloadArgs),
     /// List the recorded runs, show or export one, or go on with one that was ended too early
     Runs(RunsArgs),
     /// Watch a run of another process; it goes on undisturbed

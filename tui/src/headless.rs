@@ -10,7 +10,7 @@ use gdrtune_session::event::{
     Arm, Decision, Event, Failure, Level, NodeState, Phase, Record, Trial, TrialResult, goal_words, without,
 };
 
-use crate::ui::text::{count, shape};
+use crate::ui::text::{count, fold_files, shape};
 
 /// Shortest time between two progress lines, in milliseconds.
 const PROGRESS_EVERY_MS: u64 = 2_000;
@@ -287,7 +287,7 @@ impl<W: Write + Send> Progress for PlainLines<W> {
                 self.budget_s = extension.budget_s.filter(|_| self.budget_s.is_some());
                 self.line(t, &extension.to_string())
             }
-            Event::Written { files, .. } => files.iter().try_for_each(|file| self.line(t, &format!("wrote {file}"))),
+            Event::Written { files, .. } => self.line(t, &format!("wrote {}", fold_files(files))),
             Event::Log { level, host, text } if *level >= Level::Info => self.log(t, *level, host, text),
             Event::Finished { summary, .. } => self.end(t, summary),
             Event::Invoked(_)

@@ -5,17 +5,10 @@ mod common;
 use std::{fs, time::Duration};
 
 use common::{gdrtune, gdrtune_processes, output, stderr, wait_until};
+use gdrtune_profiles::emit::Format;
 
-const FILES: &[&str] = &[
-    "profile.toml",
-    "profile.sh",
-    "profile.env",
-    "nccl.conf",
-    "nccl-tuner.csv",
-    "profile.json",
-    "choices.json",
-    "summary.md",
-];
+/// Files of a run besides the emitted ones.
+const OWN_FILES: [&str; 3] = ["profile.toml", "choices.json", "summary.md"];
 
 #[test]
 fn the_demo_writes_a_verified_profile_in_every_format() {
@@ -25,18 +18,19 @@ fn the_demo_writes_a_verified_profile_in_every_format() {
     assert!(run.stdout.is_empty(), "progress belongs on stderr");
 
     let dir = home.path().join("gdrtune-demo");
-    for name in FILES {
+    let emitted = Format::ALL.iter().map(|format| format.file_name());
+    for name in emitted.chain(OWN_FILES) {
         assert!(dir.join(name).is_file(), "{name} is missing: {}", stderr(&run));
     }
-    assert_eq!(fs::read_dir(&dir).unwrap().count(), FILES.len(), "no temporary file is left");
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), Format::ALL.len() + OWN_FILES.len(), "no temporary file is left");
     let summary = fs::read_to_string(dir.join("summary.md")).unwrap();
     assert!(summary.contains("loopback"), "says what it was measured on: {summary}");
 
     // What `emit` makes of the profile is what the run wrote.
-    for (format, name) in
-        [("sh", "profile.sh"), ("env", "profile.env"), ("nccl-conf", "nccl.conf"), ("json", "profile.json")]
-    {
-        let emitted = output(gdrtune(home.path()).args(["emit", "gdrtune-demo/profile.toml", "--format", format]));
+    for format in Format::ALL {
+        let name = format.file_name();
+        let emitted =
+            output(gdrtune(home.path()).args(["emit", "gdrtune-demo/profile.toml", "--format", format.name()]));
         assert!(emitted.status.success(), "{format}: {}", stderr(&emitted));
         assert_eq!(String::from_utf8(emitted.stdout).unwrap(), fs::read_to_string(dir.join(name)).unwrap(), "{format}");
     }

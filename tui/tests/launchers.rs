@@ -106,7 +106,27 @@ fn the_batch_script_of_the_readme_tunes_its_job() {
         assert!(log.contains("gdrtune: 4 hosts of Slurm job 1: vh[1-4]\n"), "{log}");
         assert_profile(&home.path().join("tuned-1/profile.toml"), 4, 4);
         slurm.hosts.assert_clean(&HOSTS);
+        steps_see_what_was_emitted(&slurm, home.path());
     });
+}
+
+/// A job gets the emitted snippet by `gdrtune apply`, and each of its steps has the variables, also where the job's own environment
+/// was not to be handed on.
+fn steps_see_what_was_emitted(slurm: &Slurm, home: &Path) {
+    let profile = root().join("profiles/tests/golden/nccl.toml");
+    fs::write(home.join("job.sbatch"), "#!/bin/bash\n#SBATCH -N2\n#SBATCH --output=job.log\nsrun env").unwrap();
+    let applied = output(gdrtune(home).args(["apply", "job.sbatch", "--yes", "--profile"]).arg(&profile));
+    assert!(applied.status.success(), "{}", stderr(&applied));
+    let (profile, _) = Profile::parse(&fs::read_to_string(profile).unwrap(), "nccl.toml").unwrap();
+    for export in ["--export=ALL", "--export=NONE"] {
+        let run = slurm.run(home, "sbatch", &["--wait", export, "job.sbatch"]);
+        let log = fs::read_to_string(home.join("job.log")).unwrap_or_default();
+        assert!(run.status.success(), "{export}: {}\n{log}", stderr(&run));
+        for setting in &profile.env {
+            let line = format!("{}={}", setting.name, setting.value);
+            assert_eq!(log.lines().filter(|found| *found == line).count(), 2, "{export} {line}: {log}");
+        }
+    }
 }
 
 #[test]

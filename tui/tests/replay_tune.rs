@@ -11,6 +11,14 @@ use std::{
 };
 
 use common::{gdrtune, output, root, stderr};
+use gdrtune_profiles::{
+    grammar::{
+        ncclx,
+        tuner_csv::{Call, RuleTable},
+    },
+    profile::{Profile, Rule},
+    vocab::Collective,
+};
 use serde_json::Value;
 
 const HEADER: &str = "collective,bytes,algorithm,protocol,channels,mean_us";
@@ -209,11 +217,52 @@ fn trials_are_never_exceeded_and_recorded_cells_alone_are_asked_for() {
         let reached = run.choices().len();
         if trials == 750 {
             assert_eq!(reached, 45);
+            plugins_run_what_the_profile_states(&run, &grid);
         } else {
             let text = format!("{} of 45 points have no pick: 60 trials did not reach them", 45 - reached);
             assert!(run.said.contains(&text), "{}", run.said);
         }
     }
+}
+
+/// At each measured size, the emitted rule files give the choice that the profile states: in NVIDIA's plugin, in ours, in NCCLX.
+fn plugins_run_what_the_profile_states(run: &Run, grid: &Path) {
+    let formats = ["emit", "out/profile.toml", "--for-engine", "replay", "--out", "rules", "--format"];
+    let emitted = output(gdrtune(run.home.path()).args(formats).arg("tuner-csv,stock-csv,ncclx-csv"));
+    assert!(emitted.status.success(), "{}", stderr(&emitted));
+    let text = |name: &str| fs::read_to_string(run.home.path().join("rules").join(name)).unwrap();
+    let table = |name: &str| RuleTable::parse_whole(&text(name), name).unwrap();
+    let (ours, stock) = (table("nccl-tuner.csv"), table("nccl-tuner-stock.csv"));
+    let ncclx_rules = ncclx::parse_csv(&text("ncclx-tuner.csv")).unwrap();
+
+    let (profile, _) = Profile::parse(&run.file("profile.toml"), "profile.toml").unwrap();
+    let (nodes, ranks) = (profile.cluster.nodes, profile.cluster.ranks);
+    let recorded = fs::read_to_string(grid).unwrap();
+    let measured: BTreeSet<(Collective, u64)> = recorded
+        .lines()
+        .skip(1)
+        .map(|line| {
+            let columns: Vec<&str> = line.split(',').collect();
+            (columns[1].parse().unwrap(), columns[2].parse().unwrap())
+        })
+        .collect();
+    assert_eq!(measured.len(), 45);
+    let mut with_rule = 0;
+    for (collective, bytes) in measured {
+        let rule = profile.rule.iter().find(|rule| rule.collective == collective && rule.bytes.contains(bytes));
+        let stated = rule.map(Rule::choice);
+        let call = Call::new(collective, bytes, nodes, ranks);
+        assert_eq!(ours.lookup(&call), stated, "{collective} {bytes}");
+        assert_eq!(ncclx::lookup(&ncclx_rules, collective, bytes, nodes, ranks), stated, "NCCLX: {collective} {bytes}");
+        let (choice, channels) = stock.example_plugin(&call);
+        assert!(choice.is_some(), "{collective} {bytes}: one channel");
+        if let Some(stated) = stated {
+            with_rule += 1;
+            assert_eq!(choice, Some((stated.algorithm, stated.protocol)), "{collective} {bytes}");
+            assert!(stated.channels == 0 || stated.channels == channels, "{collective} {bytes}: {channels}");
+        }
+    }
+    assert!(with_rule >= 10, "the profile has rules for {with_rule} of 45 points");
 }
 
 #[test]

@@ -66,6 +66,70 @@ fn eight_machines_are_shown_as_they_are() {
     }
 }
 
+#[test]
+fn eight_machines_have_their_inventories() {
+    for machine in MACHINES {
+        let home = trees(&[(machine, &description(machine))]);
+        let (text, said) = topo(home.path(), &["--inventory", "--from", machine], 0);
+        let folder = fs::canonicalize(home.path().join(machine)).unwrap();
+        let text = text.replace(&format!("{machine}/"), "/").replace(&format!("{}/", folder.display()), "/");
+        insta::assert_snapshot!(format!("inventory-{machine}"), text);
+        assert_eq!(said, "", "{machine}");
+        let long: Vec<&str> = text.lines().filter(|line| line.chars().count() > 160).collect();
+        assert_eq!(long, Vec::<&str>::new(), "{machine}");
+    }
+}
+
+/// Facts that stand in the documents that the descriptions name.
+#[test]
+fn an_inventory_has_all_of_it_for_programs() {
+    let home = trees(&[("a", &description("hgx-h100")), ("b", &description("single-socket-pcie"))]);
+    let document = json(home.path(), &["--inventory", "--from", "a", "b"], 0);
+    let node = |at: usize| &document["nodes"][at]["inventory"];
+    assert_eq!((document["schema_version"].as_u64(), document["nodes"][1]["host"].as_str()), (Some(1), Some("b")));
+    let gpu = &node(0)["gpu_details"][7];
+    assert_eq!((gpu["memory_bytes"].as_u64(), gpu["bar1_bytes"].as_u64()), (Some(81_559 << 20), Some(128 << 30)));
+    assert_eq!(
+        (&gpu["compute_capability"], &gpu["dmabuf"]["possible"]),
+        (&serde_json::json!([9, 0]), &Value::Bool(true))
+    );
+    assert_eq!(node(0)["port_details"][5]["counters"][1], serde_json::json!({"name": "link_downed", "value": 2}));
+    assert!(node(0)["bridges"].as_array().unwrap().iter().all(|bridge| bridge["acs_redirects"] == true));
+    let roce = &node(1)["port_details"][0];
+    assert_eq!(roce["active_mtu"], 1024);
+    assert_eq!(
+        roce["gids"][1],
+        serde_json::json!({"index": 3, "gid": "::ffff:10.10.0.1", "kind": "roce_v2", "net": "enp66s0np0"})
+    );
+    assert_eq!(node(1)["gpu_details"][0]["dmabuf"]["possible"], false);
+    assert_eq!(
+        node(1)["hca_details"][0]["function"],
+        serde_json::json!({"physical": {"virtual_functions": 2, "most": 16}})
+    );
+}
+
+/// Settings as NCCL sees them: the environment before the node's file.
+#[test]
+fn an_inventory_of_this_machine_tells_what_holds() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join(".nccl.conf"), "NCCL_NET=IB\nNCCL_DEBUG=WARN\n").unwrap();
+    let run = output(gdrtune(home.path()).args(["topo", "--inventory", "--format", "json"]).env("NCCL_DEBUG", "INFO"));
+    let document: Value = serde_json::from_slice(&run.stdout).unwrap();
+    let node = &document["nodes"][0];
+    let setting = |name: &str| {
+        let all = node["nccl_environment"].as_array().unwrap();
+        let found = all.iter().find(|setting| setting["name"] == name).unwrap();
+        (found["value"].as_str().unwrap().to_owned(), found["file"].is_null())
+    };
+    assert_eq!(setting("NCCL_DEBUG"), ("INFO".to_owned(), true));
+    assert_eq!(setting("NCCL_NET"), ("IB".to_owned(), false));
+    let system = &node["inventory"]["system"];
+    assert!(system["memory"]["shm_bytes"].as_u64().is_some(), "{system}");
+    assert!(system["memlock"].is_object() && system["cpu"]["vendor"].is_string(), "{system}");
+    let text = String::from_utf8(output(gdrtune(home.path()).args(["topo", "--inventory"])).stdout).unwrap();
+    assert!(text.starts_with("localhost\n\n  Machine\n    name"), "{text}");
+}
+
 /// What the sources of the descriptions say of NICs and GPUs.
 #[test]
 fn gpus_have_the_hcas_that_vendors_document() {
@@ -157,6 +221,7 @@ fn what_is_no_topology_is_refused_with_its_place() {
         ("graph.xml", "<graphs version=\"1\">\n</graphs>\n"),
         ("cut.xml", "<system version=\"1\">\n  <cpu numaid=\"0\n"),
         ("bytes", "\u{0}\u{1b}[2J\u{fffd}"),
+        ("topo.txt", "\tGPU0\nGPU0\t X \n"),
     ] {
         fs::write(home.path().join(name), text).unwrap();
     }
@@ -168,6 +233,10 @@ fn what_is_no_topology_is_refused_with_its_place() {
         (&["--from", "bytes"], "bytes:1: no table of GPUs"),
         (&["--from", "nowhere"], "read nowhere: No such file or directory"),
         (&["--from", "empty"], "empty: neither GPUs nor HCAs are in this folder: it needs a machine's sys/devices"),
+        (
+            &["--inventory", "--from", "topo.txt"],
+            "topo.txt tells only how a machine is wired: --inventory needs a folder",
+        ),
         (&["--from", "log.txt", "-w", "n1"], "cannot be used with"),
         (&["--from"], "a value is required"),
         (&["--format", "xml"], "invalid value 'xml'"),

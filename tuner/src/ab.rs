@@ -4,6 +4,8 @@
 //! with one setting left out. One process is one replication, however many samples it gives. A start of processes takes a second
 //! or more and a sample of a quick point milliseconds, so after the first round a process takes more samples of those.
 
+use std::collections::BTreeSet;
+
 use gdrtune_profiles::vocab::Point;
 
 use crate::{
@@ -42,6 +44,10 @@ pub struct AbResult {
     /// Times per operation in microseconds, by arm and point. The processes of one round have that round's number, so
     /// that arms which ran next to each other can be paired; a process that failed at a point has no samples there.
     pub times_us: Vec<Vec<ArmSamples>>,
+    /// CPU time per operation in microseconds, likewise; 0 where the bench does not tell.
+    pub cpu_us: Vec<Vec<ArmSamples>>,
+    /// The sets of processes of each arm, by their running numbers.
+    pub processes: Vec<BTreeSet<u32>>,
     /// Complete rounds.
     pub rounds: u32,
     /// Seconds of the bench's clock that the last round took; 0 where it does not tell.
@@ -92,6 +98,8 @@ pub fn interleave(
 ) -> Result<AbResult, BenchError> {
     let mut result = AbResult {
         times_us: vec![vec![ArmSamples::new(); plan.points.len()]; plan.arms.len()],
+        cpu_us: vec![vec![ArmSamples::new(); plan.points.len()]; plan.arms.len()],
+        processes: vec![BTreeSet::new(); plan.arms.len()],
         rounds: 0,
         round_s: 0.0,
         failures: Vec::new(),
@@ -119,7 +127,8 @@ pub fn interleave(
             let arm = arm_of_turn(round, turn, plan.arms.len());
             let failures_before = result.failures.len();
             let items = Items { plan, arm, round, repeats: &repeats, sample_s: &mut sample_s };
-            let times = run_arm(bench, items, observer, cancel, &mut result.failures)?;
+            let Taken { times, cpu, processes } = run_arm(bench, items, observer, cancel, &mut result.failures)?;
+            result.processes[arm].extend(processes);
             if let Some(failure) = result.failures.get(failures_before) {
                 bad_rounds[arm] += 1;
                 if bad_rounds[arm] >= MAX_BAD_ROUNDS {
@@ -127,8 +136,10 @@ pub fn interleave(
                     return Ok(result);
                 }
             }
-            for (point, samples) in times.into_iter().enumerate().filter(|(_, samples)| !samples.is_empty()) {
-                result.times_us[arm][point].insert(round, samples);
+            for (of, taken) in [(&mut result.times_us[arm], times), (&mut result.cpu_us[arm], cpu)] {
+                for (point, samples) in taken.into_iter().enumerate().filter(|(_, samples)| !samples.is_empty()) {
+                    of[point].insert(round, samples);
+                }
             }
         }
         result.rounds += 1;
@@ -186,6 +197,14 @@ struct Items<'a> {
     sample_s: &'a mut [f64],
 }
 
+/// What one process of one arm gave, by point.
+struct Taken {
+    times: Vec<Vec<f64>>,
+    cpu: Vec<Vec<f64>>,
+    /// More than one where it had to be replaced.
+    processes: BTreeSet<u32>,
+}
+
 /// One process of one arm: its samples per point.
 fn run_arm(
     bench: &mut dyn Bench,
@@ -193,20 +212,23 @@ fn run_arm(
     observer: &mut dyn Observer,
     cancel: &Cancel,
     failures: &mut Vec<String>,
-) -> Result<Vec<Vec<f64>>, BenchError> {
+) -> Result<Taken, BenchError> {
     let Items { plan, arm, round, repeats, sample_s } = items;
     // The points' order turns with the rounds too: what runs first in a process is not always the same point.
     let order: Vec<usize> = (0..plan.points.len()).map(|i| (i + round as usize * 7) % plan.points.len()).collect();
     let items = order.iter().map(|&p| Item { point: plan.points[p], choice: None, repeats: repeats[p] }).collect();
     let script = Script { setup: plan.arms[arm].clone(), fresh: true, items };
     observer.note(Note::Script(&script));
-    let mut samples: Vec<Vec<f64>> = vec![Vec::new(); plan.points.len()];
+    let of_points = || vec![Vec::new(); plan.points.len()];
+    let mut taken = Taken { times: of_points(), cpu: of_points(), processes: BTreeSet::new() };
     let mut sink = |sample: Sample| {
+        taken.processes.insert(sample.process);
         observer.note(Note::Sample { script: &script, sample: &sample });
         let point = order[sample.item];
         match sample.outcome {
             Outcome::Timed(timing) => {
-                samples[point].push(timing.time_us);
+                taken.times[point].push(timing.time_us);
+                taken.cpu[point].push(timing.cpu_us);
                 // Nobody says how many calls there were: then it is not known how long it took.
                 let calls = if timing.iterations == 0 { 0.0 } else { f64::from(timing.iterations) + UNTIMED };
                 sample_s[point] = sample_s[point].max(calls * timing.time_us / 1e6);
@@ -225,7 +247,7 @@ fn run_arm(
         Err(BenchError::Setup { why, .. }) => failures.push(format!("did not start: {why}")),
         other => other?,
     }
-    Ok(samples)
+    Ok(taken)
 }
 
 #[cfg(test)]

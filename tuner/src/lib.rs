@@ -6,10 +6,12 @@
 pub mod ab;
 pub mod bench;
 pub mod deployment;
+pub mod gdr;
 pub mod grid;
 pub mod objective;
 pub mod observe;
 pub mod plan;
+pub mod predict;
 pub mod race;
 pub mod replay;
 pub mod search;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     inventory::Inventory,
     probe::{ProbeOutcome, ProbeSetup, ProbeStep},
+    reach::{DialRequest, Dialled, ListenRequest},
     script::{ItemOutcome, Script},
 };
 
@@ -100,6 +101,13 @@ pub enum ToAgent {
     Lock(LockRequest),
     /// Gives the lock back. The agent's end does so, too.
     Unlock,
+    /// Takes connections of other nodes' agents for a while; answered by [`FromAgent::Listening`]. Another request ends what
+    /// the one before has opened.
+    Listen(ListenRequest),
+    /// Connects to other nodes' agents; answered by [`FromAgent::Dialled`].
+    Dial(DialRequest),
+    /// Asks for [`FromAgent::Clock`].
+    Clock,
 }
 
 /// Who wants a node for itself.
@@ -277,6 +285,12 @@ pub enum FromAgent {
     Installation(InstallOutcome),
     /// Answers [`ToAgent::Lock`].
     Lock(LockOutcome),
+    /// Answers [`ToAgent::Listen`]: the port of each address, in the order of the request, or why there is none.
+    Listening(Result<Vec<u16>, String>),
+    /// Answers [`ToAgent::Dial`], in the order of its targets.
+    Dialled(Vec<Dialled>),
+    /// What the node's clock says, in microseconds since 1970.
+    Clock(u64),
 }
 
 /// Why a worker ended.
@@ -401,6 +415,8 @@ pub struct EngineReport {
     pub network: Option<NetworkUse>,
     /// What the library's own log says of tuner plugins, a message each; where it logs for us.
     pub plugin_log: Vec<String>,
+    /// Lines of that log that decide about GPU Direct RDMA, where some connection does without it.
+    pub gdr_log: Vec<String>,
 }
 
 /// Connections of one rank over the network, by what the library says of each.

@@ -1,12 +1,16 @@
 //! Decides what is live, what is a comment, and what the comments say. It knows no format's syntax.
 
-use super::{EmitError, EmitOptions, Format};
+use super::{EmitError, EmitOptions, Format, choice_lists};
 use crate::{
     install,
     knob::{self, Engines},
     profile::{Class, EnvSetting, Profile, Rule, Speedup},
-    vocab::Engine,
+    vocab::{Engine, Environment},
 };
+
+/// What a rule file for RCCL says that NCCL was measured for.
+const NOT_RCCL: &str =
+    "NOT MEASURED WITH RCCL: NCCL's times on other GPUs say nothing about it, and it replaces combinations by others";
 
 /// Comments are cut here: NVIDIA's CSV reader takes the rest of a line over 255 bytes for a line of its own.
 const LONGEST_COMMENT: usize = 200;
@@ -42,13 +46,20 @@ pub(super) struct Setting {
 impl<'a> Plan<'a> {
     pub(super) fn new(profile: &'a Profile, format: Format, options: &EmitOptions) -> Result<Self, EmitError> {
         let engine = profile.run.engine;
-        let rules_are_live = engine == Engine::Nccl || options.for_engine == Some(engine);
+        let is_measured = engine == Engine::Nccl && (format != Format::RcclCsv || is_of_amd(profile));
+        let rules_are_live = is_measured || options.for_engine == Some(engine);
         let mut settings: Vec<Setting> =
             profile.env.iter().map(|setting| planned(profile, setting, rules_are_live)).collect();
+        choice_lists::guard(profile, &mut settings);
         settings.extend(tuner_setting(profile, format, options, rules_are_live)?);
         settings.extend(install_settings(profile, format, options, rules_are_live)?);
+        let mut remarks = Vec::new();
+        if options.choice_lists && !format.is_rules() {
+            choice_lists::add(profile, rules_are_live, &mut settings, &mut remarks);
+        }
         let mut plan = Self { profile, format, keep_set: options.keep_set, rules_are_live, head: Vec::new(), settings };
         plan.head = plan.head_comments();
+        plan.head.extend(remarks.iter().map(|remark| comment(remark)));
         Ok(plan)
     }
 
@@ -64,13 +75,16 @@ impl<'a> Plan<'a> {
             head.push(format!("rules hold for these nodes with ranks: {}", shapes.join(", ")));
         }
         head.extend(labels(self.profile).into_iter().map(str::to_owned));
+        if self.format == Format::RcclCsv && run.engine == Engine::Nccl && !is_of_amd(self.profile) {
+            head.push(NOT_RCCL.to_owned());
+        }
         head.push(format!("measured with engine {}{nccl}; gdrtune {}", run.engine, run.tool));
         head.push(format!("run {}: workload {}, {} trials, baseline {baseline}", run.id, run.workload, run.trials));
         head.push(format!("cluster {}", cluster.fingerprint));
         head.extend(run.notes.iter().map(|note| format!("note: {note}")));
         head.push("on another cluster or NCCL version these are hints to measure, not settings".to_owned());
-        head.push("to re-check on these nodes: gdrtune verify with the profile".to_owned());
-        if !rule.is_empty() && self.format != Format::TunerCsv {
+        head.push("to re-check on these nodes: gdrtune verify profile.toml -w HOSTS".to_owned());
+        if !rule.is_empty() && !self.format.is_rules() {
             let file = Format::TunerCsv.file_name();
             let plugin = if run.engine == Engine::Nccl { " (gdrtune install brings one)" } else { "" };
             head.push(format!("rules by size ({}) are in {file}, for a tuner plugin{plugin}", rule.len()));
@@ -89,6 +103,41 @@ impl<'a> Plan<'a> {
         comment(&format!("{}; {:.1} us -> {:.1} us", evidence(&rule.speedup), rule.default_us, rule.tuned_us))
     }
 
+    /// The settings that hold for the engine that reads the file.
+    pub(super) fn live(&self) -> impl Iterator<Item = &Setting> {
+        self.settings.iter().filter(|setting| setting.is_live)
+    }
+
+    /// What a file should set, for the comparison with what its grammar reads.
+    pub(super) fn environment(&self) -> Environment {
+        self.live().map(|setting| (setting.name.clone(), setting.value.clone())).collect()
+    }
+
+    /// The rules that hold for the engine that reads the file.
+    pub(super) fn live_rules(&self) -> &'a [Rule] {
+        if self.rules_are_live { &self.profile.rule } else { &[] }
+    }
+
+    /// The comments about the file, as lines that `#` begins.
+    pub(super) fn head_text(&self) -> String {
+        self.head.iter().flat_map(|line| ["# ", line, "\n"]).collect()
+    }
+
+    /// A text that sets nothing, and says why.
+    pub(super) fn not_emitted(&self, error: &EmitError) -> String {
+        let why = comment(&format!("NOT EMITTED, and nothing is set here: {error}"));
+        format!("{}# {why}\n", self.head_text())
+    }
+
+    /// Holds what a grammar has read against what was meant.
+    pub(super) fn expect_environment(&self, read: &Environment) -> Result<(), EmitError> {
+        let expected = self.environment();
+        if *read == expected {
+            return Ok(());
+        }
+        Err(self.read_back_error(format!("`{read}` and not `{expected}`")))
+    }
+
     pub(super) fn read_back_error(&self, cause: impl Into<String>) -> EmitError {
         EmitError::ReadBack { format: self.format, cause: cause.into() }
     }
@@ -105,15 +154,25 @@ pub(super) fn labels(profile: &Profile) -> Vec<&'static str> {
     profile.run.engine.label().into_iter().chain(emulated).chain(unverified).collect()
 }
 
+/// Whether the GPUs are those that RCCL runs on.
+fn is_of_amd(profile: &Profile) -> bool {
+    let names = |gpu: &String| gpu.contains("AMD") || gpu.contains("Instinct");
+    profile.cluster.gpu.as_ref().is_some_and(names)
+}
+
+/// What a comment says of a debugging setting.
+pub(super) fn debugging_comment(profile: &Profile) -> String {
+    let version = profile.cluster.nccl.as_deref().map(|version| format!(" after {version}")).unwrap_or_default();
+    comment(&format!("debugging setting: NCCL's guide says not to keep it; re-check it with every NCCL{version}"))
+}
+
 fn planned(profile: &Profile, setting: &EnvSetting, rules_are_live: bool) -> Setting {
     let EnvSetting { name, value, class, speedup, why } = setting;
     let is_native_only = knob::knob(name).is_some_and(|knob| knob.engines == Engines::Native);
     let mut comments = vec![speedup.as_ref().map_or_else(|| "not measured alone".to_owned(), evidence)];
     comments.extend((!why.is_empty()).then(|| why.clone()));
     if *class == Class::Debugging {
-        let version = profile.cluster.nccl.as_deref().map(|version| format!(" after {version}")).unwrap_or_default();
-        comments
-            .push(format!("debugging setting: NCCL's guide says not to keep it; re-check it with every NCCL{version}"));
+        comments.push(debugging_comment(profile));
     }
     if is_native_only {
         comments.push("read by gdrtune's native engine only".to_owned());
@@ -175,7 +234,7 @@ fn install_settings(
     ])
 }
 
-fn evidence(speedup: &Speedup) -> String {
+pub(super) fn evidence(speedup: &Speedup) -> String {
     let Speedup { median, low, high, p_faster, repeats } = speedup;
     format!("{median:.3}x ({low:.3} to {high:.3}), P(faster) {p_faster:.3}, {repeats} processes per arm")
 }
@@ -193,4 +252,10 @@ pub(super) fn comment(text: &str) -> String {
         line.push('?');
     }
     line
+}
+
+/// Adds a line and its end.
+pub(super) fn push_line(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push('\n');
 }

@@ -49,7 +49,8 @@ fn formats_are_named() {
     }
     assert_eq!(
         "nccl_conf".parse::<Format>().unwrap_err().to_string(),
-        "unknown format `nccl_conf`: use one of sh, env, nccl-conf, tuner-csv, json; did you mean `nccl-conf`?"
+        "unknown format `nccl_conf`: use one of sh, env, nccl-conf, tuner-csv, stock-csv, ncclx-csv, ncclx-json, \
+         rccl-csv, ucc, openmpi, appfile, slurm, k8s-configmap, k8s-patch, torchrun, dockerfile, json; did you mean `nccl-conf`?"
     );
 }
 
@@ -73,7 +74,8 @@ fn rules_of_several_shapes_are_emitted_and_read_back() {
     for format in Format::ALL {
         let text = emit(&profile, *format, &EmitOptions::plain()).unwrap();
         let says = text.contains("# rules hold for these nodes with ranks: 4 with 32, 2 with 16");
-        assert_eq!(says, *format != Format::Json, "{format}: {text}");
+        let is_json = [Format::Json, Format::NcclxJson].contains(format);
+        assert_eq!(says, !is_json, "{format}: {text}");
         assert!(!emit(&nccl(), *format, &EmitOptions::plain()).unwrap().contains("rules hold for"));
     }
     let (table, _) = RuleTable::parse(&emit(&profile, Format::TunerCsv, &EmitOptions::plain()).unwrap());
@@ -128,7 +130,7 @@ fn every_file_from_something_else_than_nccl_on_the_nodes_says_so() {
         assert!(text.contains("NOT VERIFIED: written before the run's A/B"), "{file}");
     }
     for (file, text) in emit_all(&nccl(), &EmitOptions::plain()).unwrap() {
-        for label in ["NOT MEASURED", "REPLAYED", "SIMULATED", "EMULATED", "NOT VERIFIED"] {
+        for label in ["NOT MEASURED WITH NCCL", "REPLAYED", "SIMULATED", "EMULATED", "NOT VERIFIED"] {
             assert!(!text.contains(label), "{file}");
         }
         assert!(text.contains("2.28.9") && text.contains("2026-11-29T14:02:11Z-7f3a"), "{file}");
@@ -211,8 +213,9 @@ fn texts_of_the_profile_cannot_leave_their_comment() {
     let conf = nccl_conf::parse(&emit(&profile, Format::NcclConf, &plain).unwrap(), "f").0;
     assert_eq!(conf.iter().map(|(name, _)| name).collect::<Vec<_>>(), expected);
     assert_eq!(live_rules(&profile, &plain).len(), 2);
-    for format in [Format::Sh, Format::Env, Format::NcclConf, Format::TunerCsv] {
-        let text = emit(&profile, format, &plain).unwrap();
+    let comments = |format: &&Format| ![Format::Json, Format::NcclxJson].contains(*format);
+    for format in Format::ALL.iter().filter(comments) {
+        let text = emit(&profile, *format, &plain).unwrap();
         assert!(text.lines().all(|line| line.len() < 255 && line.bytes().all(|b| b == b' ' || b.is_ascii_graphic())));
         assert!(text.lines().all(|line| !line.ends_with(['\\', ' '])), "{text}");
     }

@@ -1,20 +1,27 @@
-//! Rules by size, in the columns of NVIDIA's example tuner plugin.
+//! Rules by size, in the columns of NVIDIA's example tuner plugin, for readers that leave to the engine what no rule says: our
+//! plugin, and RCCL.
 
-use super::{EmitError, plan::Plan};
+use super::{EmitError, Format, plan::Plan};
 use crate::{
     grammar::tuner_csv::{HEADER, LONGEST_LINE, RuleTable, TableRule},
     profile::Rule,
 };
 
 /// The largest size that a signed 64-bit reader takes too. 4294967295, as seen in the wild, is only 4 GiB - 1.
-const UNBOUNDED: u64 = i64::MAX as u64;
+pub(super) const UNBOUNDED: u64 = i64::MAX as u64;
 
 pub(super) fn emit(plan: &Plan<'_>) -> Result<String, EmitError> {
     let mut lines: Vec<String> = plan.head.iter().map(|line| format!("# {line}")).collect();
     lines.push(
         "# bounds are inclusive and the first match wins; -1 channels or no match leave it to the engine".to_owned(),
     );
-    lines.push("# (NVIDIA's example plugin forces one channel there: use gdrtune's plugin)".to_owned());
+    lines.push(match plan.format {
+        Format::RcclCsv => {
+            "# for the tuner that is built into librccl: NCCL_TUNER_CONFIG_FILE, or rccl_tuner_ARCH.csv in its folder"
+                .to_owned()
+        }
+        _ => "# (NVIDIA's example plugin forces one channel there: use gdrtune's plugin)".to_owned(),
+    });
     lines.push(format!("# {HEADER}"));
     for rule in &plan.profile.rule {
         lines.push(format!("# {}", Plan::rule_comment(rule)));
@@ -25,7 +32,7 @@ pub(super) fn emit(plan: &Plan<'_>) -> Result<String, EmitError> {
     Ok(text)
 }
 
-fn max_bytes(rule: &Rule) -> u64 {
+pub(super) fn max_bytes(rule: &Rule) -> u64 {
     rule.bytes.max.unwrap_or(UNBOUNDED.max(rule.bytes.min))
 }
 
@@ -36,15 +43,21 @@ fn row(rule: &Rule) -> String {
     format!("{collective},{min},{max},{algorithm},{protocol},{channels},{nodes},{ranks},-1,-1")
 }
 
-fn read_back(plan: &Plan<'_>, text: &str) -> Result<(), EmitError> {
+/// The rules of a text, each line of which the plugins read whole.
+pub(super) fn read(plan: &Plan<'_>, text: &str) -> Result<RuleTable, EmitError> {
     if let Some(line) = text.lines().find(|line| LONGEST_LINE < line.len()) {
         return Err(plan.read_back_error(format!("a line is {} bytes long", line.len())));
     }
     let (table, diagnostics) = RuleTable::parse(text);
-    if let Some(first) = diagnostics.first() {
-        return Err(plan.read_back_error(first.to_string()));
+    match diagnostics.first() {
+        Some(first) => Err(plan.read_back_error(first.to_string())),
+        None => Ok(table),
     }
-    let rules: &[Rule] = if plan.rules_are_live { &plan.profile.rule } else { &[] };
+}
+
+fn read_back(plan: &Plan<'_>, text: &str) -> Result<(), EmitError> {
+    let table = read(plan, text)?;
+    let rules = plan.live_rules();
     let is_same = |(read, rule): (&TableRule, &Rule)| {
         let bounds = (read.min_bytes, read.max_bytes) == (rule.bytes.min, max_bytes(rule));
         let shape = (read.nodes, read.ranks) == (Some(rule.nodes), Some(rule.ranks));

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::without_escapes;
 use crate::{
     diagnostic::Diagnostic,
     nearest::hint,
@@ -61,20 +62,6 @@ pub fn parse(text: &str, file: &str) -> Result<(Machine, Vec<Diagnostic>), Diagn
     table.check_rows(at);
     table.odd.sort_by_key(|diagnostic| diagnostic.line);
     Ok(table.into_machine(&legend))
-}
-
-/// Without what makes a terminal underline: `ESC [ ... letter`.
-fn without_escapes(line: &str) -> String {
-    let mut rest = line.chars();
-    let mut kept = String::with_capacity(line.len());
-    while let Some(c) = rest.next() {
-        if c == '\u{1b}' {
-            rest.by_ref().find(char::is_ascii_alphabetic);
-        } else {
-            kept.push(c);
-        }
-    }
-    kept
 }
 
 /// `  NIC0: mlx5_0`.

@@ -137,6 +137,14 @@ impl RuleTable {
         self.matching(call).next().map(|rule| rule.choice)
     }
 
+    /// What NVIDIA's example plugin makes of a call that NCCL can run every choice for: its algorithm and protocol where a rule
+    /// matches, and the channels that it sets, which are one wherever no rule gives a number.
+    pub fn example_plugin(&self, call: &Call) -> (Option<(Algorithm, Protocol)>, u16) {
+        let choice = self.lookup(call);
+        let channels = choice.map_or(1, |choice| choice.channels.max(1));
+        (choice.map(|choice| (choice.algorithm, choice.protocol)), channels)
+    }
+
     /// Every matching rule, in file order: the plugin goes on to the next where NCCL cannot run the first.
     pub fn matching<'a>(&'a self, call: &'a Call) -> impl Iterator<Item = &'a TableRule> {
         self.rules.iter().filter(move |rule| rule.matches(call))

@@ -62,6 +62,19 @@ fn the_search_can_go_on_behind_a_rule_that_cannot_run() {
 }
 
 #[test]
+fn the_example_plugin_has_one_channel_where_no_rule_gives_a_number() {
+    let text = "allreduce,0,8,tree,ll,4,-1,-1\nallreduce,9,16,ring,simple,-1,-1,-1\n";
+    let (table, _) = RuleTable::parse(text);
+    for (bytes, expected) in [
+        (8, (Some((Algorithm::Tree, Protocol::Ll)), 4)),
+        (9, (Some((Algorithm::Ring, Protocol::Simple)), 1)),
+        (17, (None, 1)),
+    ] {
+        assert_eq!(table.example_plugin(&allreduce(bytes)), expected, "{bytes}");
+    }
+}
+
+#[test]
 fn blanks_and_carriage_returns_are_trimmed() {
     let text = "\r\nallreduce , 0,8,ring,\tll , 4,-1,-1,-1,-1\r\n";
     assert_eq!(lookup(text, allreduce(8)).as_deref(), Some("ring/ll/4"));

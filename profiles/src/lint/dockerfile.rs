@@ -12,6 +12,9 @@ pub(super) fn read(text: &str) -> Read {
     let mut stage = 1;
     let mut lines = text.split('\n').enumerate().peekable();
     while let Some((idx, first)) = lines.next() {
+        if first.trim_start().starts_with('#') {
+            continue;
+        }
         let mut instruction = vec![(idx + 1, first)];
         while instruction.last().is_some_and(|(_, line)| is_continued(line)) {
             let Some((idx, next)) = lines.next() else { break };

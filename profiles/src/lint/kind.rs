@@ -53,15 +53,15 @@ impl Kind {
             let first = text.lines().next().unwrap_or_default();
             return if first.contains("sh") { Self::Shell } else { Self::Other };
         }
-        if tuner_csv::is_tuner(text) {
-            return Self::TunerCsv;
-        }
         match ending {
+            // Other files may hold such a table in them: a manifest with a ConfigMap of rules, a script with a here-document.
+            "csv" | "conf" if tuner_csv::is_tuner(text) => Self::TunerCsv,
             "csv" => Self::Other,
             "conf" if base.contains("nccl") || has_line(text, "NCCL_") => Self::NcclConf,
             "yaml" | "yml" => Self::Kubernetes,
             "env" | "envfile" => Self::Env,
             "sh" | "bash" | "csh" | "sbatch" | "slurm" | "job" | "batch" | "pbs" | "lsf" => Self::Shell,
+            _ if tuner_csv::is_tuner(text) => Self::TunerCsv,
             _ => Self::of_text(text),
         }
     }

@@ -10,7 +10,7 @@ use crate::{
 
 /// A file of rules.
 pub(super) struct TunerFile {
-    /// Whether a comment says that our plugin reads it: no match, and -1 channels, are left to NCCL there.
+    /// Whether a comment says that our plugin reads it, or RCCL: no match, and -1 channels, are left to the library there.
     pub(super) is_ours: bool,
     pub(super) table: RuleTable,
     /// Lines that are no rules, with the cause.
@@ -28,8 +28,11 @@ impl TunerFile {
         let errors = diagnostics.into_iter().filter(|d| d.is_error() && !too_long.contains(&d.line));
         let broken = errors.map(|diagnostic| (diagnostic.line, diagnostic.message)).collect();
         let mut comments = text.lines().filter(|line| line.starts_with('#')).map(str::to_ascii_lowercase);
-        let is_ours = comments
-            .any(|line| line.contains("gdrtune") && line.contains("plugin") || line.contains("nccl-tuner-gdrtune"));
+        let is_ours = comments.any(|line| {
+            line.contains("gdrtune") && line.contains("plugin")
+                || line.contains("nccl-tuner-gdrtune")
+                || line.contains("librccl")
+        });
         Self { is_ours, table, broken, too_long }
     }
 

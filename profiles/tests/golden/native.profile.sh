@@ -5,7 +5,7 @@
 # run 2026-11-29T15:20:00Z-01ab: workload default, 96 trials, baseline stock
 # cluster sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae
 # on another cluster or NCCL version these are hints to measure, not settings
-# to re-check on these nodes: gdrtune verify with the profile
+# to re-check on these nodes: gdrtune verify profile.toml -w HOSTS
 # rules by size (1) are in nccl-tuner.csv, for a tuner plugin
 # what holds for that engine only is commented out: emit with --for-engine native to use it
 

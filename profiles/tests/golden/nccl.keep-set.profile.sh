@@ -3,7 +3,7 @@
 # run 2026-11-29T14:02:11Z-7f3a: workload default, 412 trials, baseline site
 # cluster sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 # on another cluster or NCCL version these are hints to measure, not settings
-# to re-check on these nodes: gdrtune verify with the profile
+# to re-check on these nodes: gdrtune verify profile.toml -w HOSTS
 # rules by size (2) are in nccl-tuner.csv, for a tuner plugin (gdrtune install brings one)
 # values that are set already are kept
 

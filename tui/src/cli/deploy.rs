@@ -1,9 +1,9 @@
-//! The options of what brings a profile to jobs: `gdrtune emit` and `gdrtune install`.
+//! The options of what brings a profile to jobs: `gdrtune emit`, `gdrtune apply` and `gdrtune install`.
 
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
-use gdrtune_profiles::vocab::Engine;
+use gdrtune_profiles::{emit::EmitOptions, lint::Kind, vocab::Engine};
 
 use super::{
     HostArgs, longest_wait,
@@ -14,16 +14,84 @@ use super::{
 #[derive(Debug, Args)]
 pub(crate) struct EmitArgs {
     /// The profile (profile.toml)
-    pub(crate) profile: PathBuf,
-    /// Format: sh, env, nccl-conf, tuner-csv or json
-    #[arg(long, short = 'f', value_name = "FORMAT")]
-    pub(crate) format: String,
-    /// In sh: respect values that are already set
+    #[arg(required_unless_present = "list")]
+    pub(crate) profile: Option<PathBuf>,
+    /// Formats, separated by commas, or all; --list tells which there are. More than one needs --out
+    #[arg(long, short = 'f', value_name = "FORMAT,...", value_delimiter = ',', required_unless_present = "list")]
+    pub(crate) format: Vec<String>,
+    /// List the formats, the files that they are written to, and who reads them
+    #[arg(long, conflicts_with_all = ["profile", "format"])]
+    pub(crate) list: bool,
+    /// Folder for the files, under the names of --list; without it, the text goes to standard output
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Replace files that are in --out already
+    #[arg(long, requires = "out")]
+    pub(crate) force: bool,
+    /// How the texts are made.
+    #[command(flatten)]
+    pub(crate) text: EmitTextArgs,
+    /// In appfile: program and arguments that the ranks run (default: env, which shows what they find set)
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) program: Option<String>,
+    /// In k8s-patch: name of the container (default: main)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) container: Option<String>,
+}
+
+/// How variables are emitted, in files and in managed blocks.
+#[derive(Debug, Args)]
+pub(crate) struct EmitTextArgs {
+    /// In shell formats: respect values that are already set
     #[arg(long)]
     pub(crate) keep_set: bool,
     /// Emit the rules of a native, replay or sim profile live, for that engine
     #[arg(long, value_name = "ENGINE", value_parser = parse_named::<Engine>)]
     pub(crate) for_engine: Option<Engine>,
+    /// Absolute path of nccl-tuner.csv on the nodes: sets `NCCL_TUNER_CONFIG_FILE` where there are rules
+    #[arg(long, value_name = "PATH")]
+    tuner_path: Option<String>,
+    /// Also set `NCCL_ALGO` and `NCCL_PROTO` for each collective that has one choice at every size, for jobs without a tuner plugin
+    #[arg(long)]
+    choice_lists: bool,
+}
+
+impl EmitTextArgs {
+    /// What the emitters take.
+    pub(crate) fn options(&self) -> EmitOptions {
+        EmitOptions {
+            keep_set: self.keep_set,
+            for_engine: self.for_engine,
+            tuner_path: self.tuner_path.clone(),
+            choice_lists: self.choice_lists,
+            ..EmitOptions::plain()
+        }
+    }
+}
+
+/// `gdrtune apply`.
+#[derive(Debug, Args)]
+pub(crate) struct ApplyArgs {
+    /// An sbatch script, shell file, nccl.conf, environment file or Dockerfile
+    pub(crate) file: PathBuf,
+    /// The profile (profile.toml)
+    #[arg(long, short, required_unless_present = "remove", conflicts_with = "remove")]
+    pub(crate) profile: Option<PathBuf>,
+    /// Change nothing: end with code 6 if the block is missing, older than the profile, or was edited by hand
+    #[arg(long, conflicts_with_all = ["remove", "yes"])]
+    pub(crate) check: bool,
+    /// Take the block away
+    #[arg(long)]
+    pub(crate) remove: bool,
+    /// Change the file without asking; also a block that was edited by hand
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// What the file is, where its name and text do not tell: shell, nccl-conf, env or dockerfile
+    #[arg(long = "as", value_name = "KIND", value_parser = parse_named::<Kind>)]
+    pub(crate) kind: Option<Kind>,
+    /// How the block is made.
+    #[command(flatten)]
+    pub(crate) text: EmitTextArgs,
 }
 
 /// `gdrtune install`.

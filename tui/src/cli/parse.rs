@@ -1,7 +1,7 @@
 //! Values of options, from their text. The errors are shown behind the option's name.
 
 use gdrtune_fleet::{launcher::LauncherCommand, site::folder_problem};
-use gdrtune_profiles::vocab::Choice;
+use gdrtune_profiles::vocab::{Choice, DataType};
 use gdrtune_wire::WorkerCommand;
 
 use crate::ui::Speed;
@@ -66,6 +66,34 @@ pub(super) fn parse_percent(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected a percentage from 0 to 100".to_owned())
 }
 
+/// A part of a whole, from 0 to 1, or with `%`.
+pub(super) fn parse_fraction(text: &str) -> Result<f64, String> {
+    let trimmed = text.trim();
+    let value = match trimmed.strip_suffix('%') {
+        Some(percent) => percent.trim_end().parse::<f64>().ok().map(|percent| percent / 100.0),
+        None => trimmed.parse().ok(),
+    };
+    value.filter(|part| (0.0..=1.0).contains(part)).ok_or_else(|| "expected a part from 0 to 1, such as 0.5".to_owned())
+}
+
+/// An element type, by our name or by the short ones of frameworks.
+pub(super) fn parse_data_type(text: &str) -> Result<DataType, String> {
+    match text.trim() {
+        "bf16" => Ok(DataType::Bf16),
+        "fp16" | "half" => Ok(DataType::F16),
+        "fp32" => Ok(DataType::F32),
+        other => parse_named(other),
+    }
+}
+
+/// `2x8`: nodes, and ranks over all of them.
+pub(super) fn parse_shape(text: &str) -> Result<(u32, u32), String> {
+    let number = |text: &str| text.trim().parse::<u32>().ok().filter(|number| 0 < *number);
+    let parts = text.split_once('x').and_then(|(nodes, ranks)| Some((number(nodes)?, number(ranks)?)));
+    let shape = parts.and_then(|(nodes, per_node)| Some((nodes, nodes.checked_mul(per_node)?)));
+    shape.ok_or_else(|| "expected NODESxRANKS_PER_NODE, such as 4x8".to_owned())
+}
+
 /// `ring/simple` or `ring/simple/2`.
 pub(super) fn parse_choice(text: &str) -> Result<Choice, String> {
     let mut parts = text.split('/');
@@ -87,6 +115,15 @@ pub(super) fn parse_choice(text: &str) -> Result<Choice, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_types_and_shapes() {
+        assert_eq!([parse_fraction("0.5"), parse_fraction("50 %"), parse_fraction("1")], [Ok(0.5), Ok(0.5), Ok(1.0)]);
+        assert!(["1.5", "-1", "x", "nan", "150%"].iter().all(|text| parse_fraction(text).is_err()));
+        assert_eq!([parse_data_type("bf16"), parse_data_type("float32")], [Ok(DataType::Bf16), Ok(DataType::F32)]);
+        assert_eq!(parse_shape("4x8"), Ok((4, 32)));
+        assert!(["4", "0x8", "4x", "4294967295x2"].iter().all(|text| parse_shape(text).is_err()));
+    }
 
     #[test]
     fn durations() {

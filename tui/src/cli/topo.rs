@@ -22,6 +22,13 @@ pub(crate) struct TopoArgs {
     /// unset are marked.
     #[arg(long)]
     pub(crate) bindings: bool,
+    /// Print all that is known of each machine in the place of how it is wired
+    ///
+    /// GPUs, HCAs with their ports and GIDs, network devices, bridges, drivers, limits, libraries, NCCL's settings as they hold; `?` is
+    /// what nobody tells, and what could not be read stands at the end. Of files, only folders have that much; the output of
+    /// `nvidia-smi -q -x` may lie in such a folder as nvidia-smi-q.xml.
+    #[arg(long, conflicts_with = "bindings")]
+    pub(crate) inventory: bool,
     /// How it is printed
     #[arg(long, value_enum, default_value_t = TopoFormat::Text)]
     pub(crate) format: TopoFormat,

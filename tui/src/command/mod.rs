@@ -1,8 +1,11 @@
 //! What the sub-commands do.
 
+pub(crate) mod apply;
 pub(crate) mod bench;
 mod detach;
+pub(crate) mod doctor;
 pub(crate) mod emit;
+pub(crate) mod gdr;
 pub(crate) mod install;
 pub(crate) mod lint;
 pub(crate) mod man;
@@ -15,6 +18,7 @@ pub(crate) mod start;
 pub(crate) mod topo;
 pub(crate) mod tune;
 pub(crate) mod verify;
+pub(crate) mod workload;
 
 use std::{
     io::{self, Write as _},
@@ -29,7 +33,7 @@ use gdrtune_profiles::{
     vocab::{DataType, Engine, Point},
 };
 use gdrtune_session::{
-    cluster::{CallMode, ClusterBench, pace::PaceConfig},
+    cluster::{CallMode, ClusterBench, ClusterNote, pace::PaceConfig},
     connect::{ConnectError, Register},
     open::{self, Admission, ClusterRequest, Measuring, Present, Watcher},
     run::new_run_id,
@@ -228,10 +232,24 @@ fn with_bench<T>(
     pace: PaceConfig,
     work: impl FnOnce(&mut ClusterBench<'_>, &Present) -> T,
 ) -> Result<T, Failure> {
+    with_bench_heard(cluster, points, pace, Box::new(|_| {}), work)
+}
+
+/// The same; `notes` hears what happens to the workers.
+///
+/// # Errors
+/// Preflight: hosts that cannot be used.
+fn with_bench_heard<T>(
+    cluster: &ClusterRequest,
+    points: &[Point],
+    pace: PaceConfig,
+    notes: Box<dyn FnMut(ClusterNote)>,
+    work: impl FnOnce(&mut ClusterBench<'_>, &Present) -> T,
+) -> Result<T, Failure> {
     let runtime = runtime()?;
     let measuring = Measuring { max_bytes: points.iter().map(|p| p.bytes).max().unwrap_or(0), pace };
     let register = Register { recorder: None, numbers: &[] };
-    let watcher = Watcher { register, interrupted: &|| false, tell: &say, notes: Box::new(|_| {}) };
+    let watcher = Watcher { register, interrupted: &|| false, tell: &say, notes };
     // Nothing is stored under this id: it is what others are told who find the hosts in use.
     let run = new_run_id();
     open::with_cluster(runtime.handle(), cluster, &run, measuring, watcher, work).map_err(unusable)

@@ -19,6 +19,14 @@ pub(super) fn workload(given: &str) -> Result<Workload, Failure> {
     read("--workload", given, Workload::preset, Workload::parse)
 }
 
+/// The workload of an argument that is no option's.
+///
+/// # Errors
+/// As of [`workload`].
+pub(super) fn workload_argument(given: &str) -> Result<Workload, Failure> {
+    read("workload", given, Workload::preset, Workload::parse)
+}
+
 /// The space of `--space`.
 ///
 /// # Errors

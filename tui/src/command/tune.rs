@@ -351,7 +351,7 @@ fn claim(path: &Path, existing: Existing, again: Option<&Again>) -> Result<Outpu
 }
 
 /// A folder that cannot be taken, with the next step.
-fn occupied(error: OutputError, existing: Existing) -> Failure {
+pub(super) fn occupied(error: OutputError, existing: Existing) -> Failure {
     let failure = Failure::usage(error);
     match existing {
         Existing::Refuse => {

@@ -44,7 +44,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     let pace = PaceConfig { min_lease_ms: args.trial.min_lease_ms(), ..PaceConfig::default() };
     let plan = RecheckPlan { profile: &profile, points, pairs: args.pairs, seed: args.seed };
     let result = super::with_bench(&cluster, &plan.points, pace, |bench, _| {
-        recheck::recheck(bench, &plan, &mut Pairs::new(args.pairs), &Cancel::new())
+        recheck::recheck(bench, &plan, &mut Progress::new(2 * args.pairs), &Cancel::new())
     })?;
     let result = result.map_err(|error| match &error {
         RecheckError::Emit(_) => Failure::usage(error),
@@ -99,19 +99,20 @@ fn check_shape(profile: &Profile, nodes: u32, ranks: u32) -> Result<(), Failure>
     Err(Failure::usage_text(text).with_hint(hint))
 }
 
-/// Says on standard error how far it is.
-struct Pairs {
+/// Says on standard error how far an A/B is.
+pub(super) struct Progress {
     scripts: u32,
     total: u32,
 }
 
-impl Pairs {
-    fn new(pairs: u32) -> Self {
-        Self { scripts: 0, total: 2 * pairs }
+impl Progress {
+    /// Of so many sets of processes.
+    pub(super) fn new(total: u32) -> Self {
+        Self { scripts: 0, total }
     }
 }
 
-impl Observer for Pairs {
+impl Observer for Progress {
     fn note(&mut self, note: Note<'_>) {
         if matches!(note, Note::Script(_)) {
             self.scripts += 1;

@@ -48,7 +48,7 @@ pub(crate) use self::{
     state::{Colour, Input, Playback, Source, Speed},
     terminal::Mouse,
     text::ago,
-    theme::{Charset, ThemeName},
+    theme::{Charset, Glyphs, ThemeName},
 };
 use self::{
     state::{Effect, Play, State},
@@ -93,10 +93,7 @@ impl UiOptions {
         } else {
             (ThemeName::Base, Colour::Allowed)
         };
-        // The first of these that is set decides about characters (setlocale(3)).
-        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default().to_lowercase();
-        let utf8 = locale.contains("utf-8") || locale.contains("utf8");
-        let charset = if utf8 && !dumb { Charset::Unicode } else { Charset::Ascii };
+        let charset = Charset::of_environment(&variable);
         Self { source, theme, colour, charset, mouse: Mouse::Captured, playback: None }
     }
 }

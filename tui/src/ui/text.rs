@@ -139,8 +139,10 @@ pub(crate) fn shape(n_nodes: u32, n_ranks: u32) -> String {
     [count(u64::from(n_nodes), "node"), count(u64::from(n_ranks), "rank")].join(", ")
 }
 
-/// Files of one folder as `folder/: a b c`; others as they are.
+/// Files of one folder as `folder: a b c`, the first few of many by name.
 pub(crate) fn fold_files(files: &[String]) -> String {
+    /// A run writes some twenty; the first are those that most jobs take.
+    const MOST_NAMES: usize = 6;
     let split = |file: &str| match file.rsplit_once('/') {
         Some((folder, name)) => (folder.to_owned(), name.to_owned()),
         None => (".".to_owned(), file.to_owned()),
@@ -152,7 +154,14 @@ pub(crate) fn fold_files(files: &[String]) -> String {
             None => groups.push((folder, vec![name])),
         }
     }
-    groups.iter().map(|(folder, names)| format!("{folder}: {}", names.join(" "))).collect::<Vec<_>>().join("; ")
+    let folded = |(folder, names): &(String, Vec<String>)| match names.len() {
+        // One more name takes no more room than saying that there is one more.
+        count if MOST_NAMES + 1 < count => {
+            format!("{folder}: {} and {} more", names[..MOST_NAMES].join(" "), count - MOST_NAMES)
+        }
+        _ => format!("{folder}: {}", names.join(" ")),
+    };
+    groups.iter().map(folded).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
@@ -215,5 +224,7 @@ mod tests {
     fn files_are_folded_by_folder() {
         let files = ["out/a", "out/b", "c"].map(String::from);
         assert_eq!(fold_files(&files), "out: a b; .: c");
+        let many = |count: u32| fold_files(&(0..count).map(|n| format!("o/{n}")).collect::<Vec<_>>());
+        assert_eq!((many(7).as_str(), many(8).as_str()), ("o: 0 1 2 3 4 5 6", "o: 0 1 2 3 4 5 and 2 more"));
     }
 }

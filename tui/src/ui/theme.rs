@@ -40,6 +40,17 @@ pub(crate) enum Charset {
     Ascii,
 }
 
+impl Charset {
+    /// What the terminal's environment asks for: the locale, and `TERM=dumb`. `variable` looks a variable up.
+    pub(crate) fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        // The first of these that is set decides about characters (setlocale(3)).
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default().to_lowercase();
+        let is_utf8 = locale.contains("utf-8") || locale.contains("utf8");
+        if is_utf8 && set("TERM").is_none_or(|term| term != "dumb") { Self::Unicode } else { Self::Ascii }
+    }
+}
+
 /// The symbols of a charset.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Glyphs {
@@ -180,6 +191,16 @@ const fn ascii_border(horizontal: &'static str) -> border::Set<'static> {
     }
 }
 
+impl Glyphs {
+    /// Those of a charset.
+    pub(crate) const fn of(charset: Charset) -> Self {
+        match charset {
+            Charset::Unicode => UNICODE,
+            Charset::Ascii => ASCII,
+        }
+    }
+}
+
 /// Everything that decides how things look.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Theme {
@@ -212,10 +233,7 @@ pub(crate) struct Theme {
 impl Theme {
     /// The theme of a name and a charset.
     pub(crate) const fn new(name: ThemeName, charset: Charset) -> Self {
-        let glyphs = match charset {
-            Charset::Unicode => UNICODE,
-            Charset::Ascii => ASCII,
-        };
+        let glyphs = Glyphs::of(charset);
         // Yellow, white and cyan cannot be read on light grounds, blue hardly on dark ones: the base theme avoids them.
         // The colorblind pair is the 256-colour cube's sky blue and orange, readable on both grounds.
         let (default, best, current, warn, bad) = match name {

@@ -286,10 +286,15 @@ pub(crate) fn gpus_of_run(site: &Environment, ranks: u32) -> Option<BTreeSet<u32
 
 /// `node01: pid 4711 (ann, python3) on GPU 0, GPU 1`.
 fn describe_user(host: &str, user: &DeviceUser, devices: &[String]) -> String {
+    format!("{host}: {}", describe_process(user, devices))
+}
+
+/// The same without the host.
+pub(crate) fn describe_process(user: &DeviceUser, devices: &[String]) -> String {
     let known = [user.user.as_str(), user.command.as_str()].into_iter().filter(|text| !text.is_empty());
     let known = known.collect::<Vec<_>>().join(", ");
     let who = if known.is_empty() { "of an unknown user".to_owned() } else { format!("({known})") };
-    let text = format!("{host}: pid {} {who} on {}", user.pid, devices.join(", "));
+    let text = format!("pid {} {who} on {}", user.pid, devices.join(", "));
     // Names come from other people's processes.
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -81,7 +81,8 @@ pub struct Nodes<'a> {
 /// What differs, the grave first.
 pub fn compare(nodes: &Nodes<'_>) -> Vec<Difference> {
     let settings: Vec<Settings> = nodes.inventories.iter().map(|node| effective(node, nodes.engine)).collect();
-    let mut found = variables(nodes, &settings);
+    let hosts = nodes.hosts.iter().map(|host| host.name.as_str());
+    let mut found = variables(&hosts.zip(&settings).collect::<Vec<_>>());
     if nodes.engine == Engine::Nccl {
         found.extend(gpus(nodes));
         found.extend(hcas(nodes, &settings));
@@ -124,10 +125,10 @@ fn named(text: &str) -> String {
 }
 
 /// NCCL's variables of a node, with the file where they are from; nothing for the environment.
-type Settings = BTreeMap<String, (String, Option<String>)>;
+pub type Settings = BTreeMap<String, (String, Option<String>)>;
 
 /// What NCCL sees: the environment comes first, then the files in their order. Our own engine reads no files.
-fn effective(node: &Inventory, engine: Engine) -> Settings {
+pub fn effective(node: &Inventory, engine: Engine) -> Settings {
     let is_nccl = |name: &str| name.starts_with("NCCL_");
     let of_environment = node.site_env.iter().map(|(name, value)| (name, value, None));
     let mut settings = Settings::new();
@@ -145,14 +146,15 @@ fn effective(node: &Inventory, engine: Engine) -> Settings {
     settings
 }
 
-fn variables(nodes: &Nodes<'_>, settings: &[Settings]) -> Vec<Difference> {
-    let mut names: Vec<&String> = settings.iter().flat_map(BTreeMap::keys).collect();
+/// Variables that are not the same on all hosts.
+pub(crate) fn variables(nodes: &[(&str, &Settings)]) -> Vec<Difference> {
+    let mut names: Vec<&String> = nodes.iter().flat_map(|(_, settings)| settings.keys()).collect();
     names.sort_unstable();
     names.dedup();
     let differ = |name: &String| {
         let of = |node: &Settings| node.get(name).map(|(value, _)| value.clone());
-        let first = settings.first().and_then(of);
-        if settings.iter().all(|node| of(node) == first) {
+        let first = nodes.first().and_then(|(_, settings)| of(settings));
+        if nodes.iter().all(|(_, settings)| of(settings) == first) {
             return None;
         }
         let words = |node: &Settings| match node.get(name) {
@@ -160,7 +162,9 @@ fn variables(nodes: &Nodes<'_>, settings: &[Settings]) -> Vec<Difference> {
             Some((value, None)) => value.clone(),
             Some((value, Some(file))) => format!("{value} (in {file})"),
         };
-        nodes.differing(name, !MAY_DIFFER.contains(&name.as_str()), settings.iter().map(words))
+        let values = by_value(nodes.iter().map(|(host, settings)| (*host, words(settings))));
+        let is_grave = !MAY_DIFFER.contains(&name.as_str());
+        (values.len() > 1).then(|| Difference { what: name.clone(), values, is_grave })
     };
     names.into_iter().filter_map(differ).collect()
 }
@@ -247,7 +251,8 @@ mod tests {
         let plain = node(&[]);
         let less_hca = |node: Inventory| without(node, |node| node.hca_ports.truncate(3));
         let down = without(node(&[]), |node| node.hca_ports[1].state = "DOWN".into());
-        for (usual, other, expected) in [
+        // An array of them is large for a stack.
+        for (usual, other, expected) in vec![
             (&plain, node(&[]), &[][..]),
             (&node(&[("NCCL_ALGO", "Ring")]), node(&[("NCCL_ALGO", "Ring")]), &[]),
             (

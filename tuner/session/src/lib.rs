@@ -6,8 +6,11 @@
 pub mod cluster;
 pub mod connect;
 pub mod control;
+pub mod doctor;
 pub mod event;
+pub mod evidence;
 pub mod export;
+pub mod gdr;
 pub mod grid;
 pub mod homogeneity;
 pub mod index;

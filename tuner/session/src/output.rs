@@ -4,6 +4,7 @@
 use std::{
     fs::{self, File},
     io::{self, Write},
+    os::unix::fs::{MetadataExt as _, chown},
     path::{Path, PathBuf},
 };
 
@@ -39,6 +40,9 @@ pub enum OutputError {
     /// The path is no folder.
     #[error("{} is not a folder", .0.display())]
     NotAFolder(PathBuf),
+    /// Somebody else wrote to it.
+    #[error("{} was changed while it was looked at: run the command again", .0.display())]
+    Changed(PathBuf),
 }
 
 /// What to do about files of an earlier run.
@@ -240,6 +244,40 @@ pub fn write_whole(path: &Path, text: &str) -> Result<(), OutputError> {
     written.map_err(io_error("write", path))
 }
 
+/// Replaces a file that holds `old` by `new`, whole: whoever reads `path` sees one or the other. Mode and owner stay, or nothing is
+/// changed; `path` itself is the file, not a link to it. Its other names (hard links) keep the old text.
+///
+/// # Errors
+/// [`OutputError`]; the file is as it was.
+pub fn rewrite(path: &Path, old: &[u8], new: &[u8]) -> Result<(), OutputError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = path.with_file_name(format!(".{name}.{:016x}.tmp", rand::random::<u64>()));
+    let written = replace(path, &temporary, old, new);
+    if written.is_err() {
+        // The error is what the user needs; a temporary file that was never made cannot be removed.
+        drop(fs::remove_file(&temporary));
+    }
+    written
+}
+
+fn replace(path: &Path, temporary: &Path, old: &[u8], new: &[u8]) -> Result<(), OutputError> {
+    let before = fs::symlink_metadata(path).map_err(io_error("look at", path))?;
+    if !before.is_file() {
+        return Err(io_error("replace", path)(io::Error::other("it is no file")));
+    }
+    write_synced(temporary, new).map_err(io_error("write", temporary))?;
+    let made = fs::metadata(temporary).map_err(io_error("look at", temporary))?;
+    if (made.uid(), made.gid()) != (before.uid(), before.gid()) {
+        chown(temporary, Some(before.uid()), Some(before.gid())).map_err(io_error("keep the owner of", path))?;
+    }
+    // After the owner, as that takes away set-user-id.
+    fs::set_permissions(temporary, before.permissions()).map_err(io_error("keep the mode of", path))?;
+    if fs::read(path).map_err(io_error("read", path))? != old {
+        return Err(OutputError::Changed(path.to_owned()));
+    }
+    fs::rename(temporary, path).map_err(io_error("replace", path))
+}
+
 /// Makes a folder of files, in the place of what a killed process of the same run left there.
 fn fill(folder: &Path, files: &[(String, String)]) -> Result<(), OutputError> {
     fs::remove_dir_all(folder).ok();
@@ -285,6 +323,28 @@ mod tests {
         write_whole(Path::new("/dev/null"), "x").unwrap();
         assert!(!Path::new("/dev/null").is_file());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_is_rewritten_with_its_mode_and_owner_or_not_at_all() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("job.sbatch");
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
+        // Only root can give a file away; for others the owner is their own.
+        let owner = chown(&path, Some(1234), Some(2345)).is_ok().then_some((1234, 2345));
+        rewrite(&path, b"old", b"new").unwrap();
+        let metadata = fs::metadata(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(metadata.permissions().mode() & 0o7777, 0o750);
+        assert!(owner.is_none_or(|owner| owner == (metadata.uid(), metadata.gid())));
+        let error = rewrite(&path, b"old", b"newer").unwrap_err().to_string();
+        assert!(error.ends_with("job.sbatch was changed while it was looked at: run the command again"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert!(rewrite(&dir.path().join("none"), b"", b"x").is_err());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file is left");
     }
 
     #[test]

@@ -106,16 +106,7 @@ pub fn recheck(
 ) -> Result<Recheck, RecheckError> {
     let arms = vec![Setup::Site, deployed(plan.profile, bench.info().engine)?];
     let thresholds = Thresholds { design: Design::Rounds, ..Thresholds::standard(plan.seed) };
-    let ab = AbPlan {
-        arms,
-        points: plan.points.clone(),
-        repeats: REPEATS,
-        min_rounds: plan.pairs,
-        max_rounds: plan.pairs,
-        most_rounds: plan.pairs,
-        resolve: thresholds.gain,
-        until_s: f64::INFINITY,
-    };
+    let ab = in_pairs(arms, plan.points.clone(), plan.pairs);
     let result = ab::interleave(bench, &ab, observer, cancel)?;
     if result.directive == Directive::Abort {
         return Err(BenchError::Cancelled.into());
@@ -128,6 +119,21 @@ pub fn recheck(
         format!("{arm}: {why}")
     });
     Ok(Recheck { points, pairs: result.rounds, failures: result.failures, broken })
+}
+
+/// So many pairs of process sets, one of each arm, however long they take.
+pub(crate) fn in_pairs(arms: Vec<Setup>, points: Vec<Point>, pairs: u32) -> AbPlan {
+    AbPlan {
+        arms,
+        points,
+        repeats: REPEATS,
+        min_rounds: pairs,
+        max_rounds: pairs,
+        most_rounds: pairs,
+        // The number of pairs is given: nothing goes on to resolve more.
+        resolve: 0.0,
+        until_s: f64::INFINITY,
+    }
 }
 
 #[cfg(test)]

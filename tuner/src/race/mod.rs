@@ -136,6 +136,7 @@ enum Stage {
     Small,
     Large,
     Widest,
+    OthersWidest,
     Adaptive,
 }
 

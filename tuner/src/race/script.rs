@@ -13,6 +13,8 @@ use crate::bench::Item;
 
 /// Every so many scripts one item is the engine's own choice, to watch for drift: about 3 % of the samples.
 const OWN_CHOICE_EVERY: usize = 3;
+/// By how much the highest channel count must beat the anchor's, in log units, to try it in every family.
+const CHANNELS_CARRY: f64 = 0.4;
 /// Most samples of the engine's own choice where nothing can be chosen.
 const MOST_OWN: usize = 24;
 
@@ -26,7 +28,8 @@ impl Race {
                 (items, Stage::Large)
             }
             Stage::Large => (self.anchors(|rank, sizes| 2 * sizes <= 3 * rank), Stage::Widest),
-            Stage::Widest | Stage::Adaptive => (self.widest(), Stage::Adaptive),
+            Stage::Widest => (self.widest(), Stage::OthersWidest),
+            Stage::OthersWidest | Stage::Adaptive => (self.others_widest(), Stage::Adaptive),
         };
         self.stage = next;
         items
@@ -75,6 +78,31 @@ impl Race {
             (!widest.is_out() && self.field.taken(widest.cell) == 0).then(|| one(lane.point, Some(widest.choice)))
         };
         self.lanes.iter().filter_map(widest).collect()
+    }
+
+    /// The same of the other families at points where the leading one gained by it: where channels carry the bytes, as over
+    /// `NVLink`, a family that is far behind with two of them may lead with all.
+    pub(super) fn others_widest(&self) -> Vec<Item> {
+        let mean = |entrant: &Entrant| self.field.belief(entrant.cell).mean;
+        let taken = |entrant: &Entrant| 0 < self.field.taken(entrant.cell);
+        let mut items = Vec::new();
+        for lane in &self.lanes {
+            let families = lane.families();
+            let ends = |family: &[&Entrant]| Some((mean(anchor(family)?), family.last().map(|widest| mean(widest))?));
+            let is_known = |family: &Vec<&Entrant>| {
+                anchor(family).is_some_and(|anchor| !anchor.is_out() && taken(anchor))
+                    && family.last().is_some_and(|widest| !widest.is_out() && taken(widest))
+            };
+            let gains = families.iter().filter(|family| is_known(family)).filter_map(|family| ends(family));
+            if !gains.into_iter().any(|(low, wide)| wide < low - CHANNELS_CARRY) {
+                continue;
+            }
+            for family in families.iter().filter(|family| anchor(family).is_some_and(|anchor| taken(anchor))) {
+                let widest = family.last().filter(|widest| !widest.is_out() && !taken(widest));
+                items.extend(widest.map(|widest| one(lane.point, Some(widest.choice))));
+            }
+        }
+        items
     }
 
     /// The other environment's pick for each point, or else the choice that looks best before anything was measured here.

@@ -1,6 +1,9 @@
 //! What is fuzzed, with valid inputs to begin from.
 
-use std::collections::HashSet;
+use std::{
+    collections::HashSet,
+    net::{Ipv4Addr, SocketAddrV4},
+};
 
 use gdrtune_fleet::{
     hosts::{Allocation, HostError, HostList, MAX_HOSTS, fold, parse_file, parse_list},
@@ -8,8 +11,9 @@ use gdrtune_fleet::{
 };
 use gdrtune_profiles::vocab::{Collective, DataType, Environment, Point, ReduceOp};
 use gdrtune_wire::{
-    DeviceUser, FromAgent, FromWorker, GroupId, Hello, Inventory, Item, ItemOutcome, LockHolder, LockOutcome,
-    LockRequest, PROTOCOL, Script, Times, ToAgent, ToWorker, UsedDevice,
+    DeviceUser, DialFault, DialRequest, DialTarget, Dialled, FromAgent, FromWorker, GroupId, Hello, Inventory, Item,
+    ItemOutcome, LockHolder, LockOutcome, LockRequest, PROTOCOL, Script, SessionKey, Times, ToAgent, ToWorker,
+    UsedDevice,
     codec::{CodecError, Decoder, encode},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -261,6 +265,19 @@ fn to_agent() -> Vec<ToAgent> {
         ToAgent::StoreFiles { bundle: 1, files: vec![("a.env".to_owned(), vec![1, 2, 3]); 3] },
         ToAgent::ToWorkers { group: GroupId(5), message: ToWorker::Run(script()) },
         ToAgent::Uninstall { folder: "/opt/x".to_owned(), force: true },
+        ToAgent::Dial(DialRequest {
+            number: 1,
+            key: SessionKey([7; 32]),
+            targets: vec![
+                DialTarget {
+                    number: 2,
+                    place: 1,
+                    address: SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 40_000)
+                };
+                3
+            ],
+            limit_ms: 3000,
+        }),
         ToAgent::Lock(LockRequest { run: "r".to_owned(), client: 9, shared: false }),
     ]
 }
@@ -282,6 +299,7 @@ fn from_agent() -> Vec<FromAgent> {
         FromAgent::Hello(hello()),
         FromAgent::Inventory(Box::new(inventory)),
         FromAgent::Worker { group: GroupId(5), rank: 3, message: item() },
+        FromAgent::Dialled(vec![Dialled { number: 2, place: 1, outcome: Err(DialFault::NoRoute("none".to_owned())) }]),
         FromAgent::Log("a line".to_owned()),
         FromAgent::Lock(LockOutcome::InUse(vec![holder; 2])),
     ]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use gdrtune_wire::{
-    FromWorker, InstallOutcome, Inventory, ToAgent,
+    Dialled, FromWorker, InstallOutcome, Inventory, ToAgent,
     codec::{CodecError, Decoder},
 };
 use serde::de::DeserializeOwned;
@@ -42,6 +42,8 @@ pub(super) enum Event {
     Installation(InstallOutcome),
     /// The node's lock was asked for.
     Lock(Asked),
+    /// Other nodes were dialled.
+    Dialled(Vec<Dialled>),
     /// What killed agents have left was looked for; a line for each find.
     Swept(Vec<String>),
 }

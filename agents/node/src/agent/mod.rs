@@ -32,6 +32,7 @@ mod outbox;
 pub(crate) mod process;
 mod progress;
 mod ranks;
+mod reach;
 mod signals;
 mod stdio;
 mod supervisor;

@@ -71,10 +71,22 @@ impl NcclLogs {
                 Need::Proof => Err(format!("make {} for NCCL's log: {error}", path.display())),
             };
         }
-        let values = ["INFO".into(), SUBSYSTEMS.into(), unexpanded(&path)];
+        let values = ["INFO".into(), self.subsystems(variables), unexpanded(&path)];
         variables.extend(LOG_REQUEST_VARIABLES.map(OsString::from).into_iter().zip(values));
         variables.insert(LOG_VARIABLE.into(), path.into());
         Ok(())
+    }
+}
+
+impl NcclLogs {
+    /// What is to be logged. Whoever wants more for a live group names it in the variable, which NCCL heeds in a log alone.
+    fn subsystems(&self, variables: &Variables) -> OsString {
+        let [_, name, _] = LOG_REQUEST_VARIABLES;
+        let more = variables.get(OsStr::new(name)).filter(|more| self.need == Need::Better && !more.is_empty());
+        match more {
+            None => SUBSYSTEMS.into(),
+            Some(more) => [OsStr::new(SUBSYSTEMS), OsStr::new(","), more].into_iter().collect(),
+        }
     }
 }
 
@@ -167,6 +179,16 @@ mod tests {
         variables.insert("NCCL_DEBUG".into(), "WARN".into());
         logs.request(&mut variables, 0).unwrap();
         assert_eq!(pairs(&variables), ["NCCL_DEBUG=WARN"]);
+    }
+
+    #[test]
+    fn who_wants_more_subsystems_gets_them_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let logs = NcclLogs::new(folder.path().to_owned(), Need::Better);
+        let mut variables: Variables = [("NCCL_DEBUG_SUBSYS".into(), "NET,GRAPH".into())].into();
+        logs.request(&mut variables, 0).unwrap();
+        let asked = variables.get(OsStr::new("NCCL_DEBUG_SUBSYS")).unwrap();
+        assert_eq!(asked, "INIT,ENV,TUNING,NET,GRAPH");
     }
 
     #[test]

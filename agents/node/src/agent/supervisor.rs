@@ -29,6 +29,7 @@ use super::{
     node_lock::{self, Asked, NodeLock},
     outbox::{Outbox, OutboxError},
     process,
+    reach::{self, Reach},
     watchdog::Watchdog,
 };
 use crate::{
@@ -73,6 +74,7 @@ pub(super) struct Supervisor<'a> {
     ending: Option<Ending>,
     /// Given back last, when no worker is left.
     lock: Option<NodeLock>,
+    reach: Reach,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -107,6 +109,7 @@ impl<'a> Supervisor<'a> {
             sweep_at: None,
             ending: None,
             lock: None,
+            reach: Reach::default(),
         }
     }
 
@@ -167,6 +170,7 @@ impl<'a> Supervisor<'a> {
                 self.send(&FromAgent::Lock(LockOutcome::Held));
             }
             Event::Lock(Asked::Other(outcome)) => self.send(&FromAgent::Lock(outcome)),
+            Event::Dialled(outcomes) => self.send(&FromAgent::Dialled(outcomes)),
             Event::Swept(finds) => finds.iter().for_each(|find| self.log.write(Level::Info, find)),
         }
     }
@@ -202,6 +206,16 @@ impl<'a> Supervisor<'a> {
             ToAgent::InspectInstallation { folder } => self.work_on_installation(move || install::inspect(&folder)),
             ToAgent::Lock(request) => self.ask_for_lock(request),
             ToAgent::Unlock => self.lock = None,
+            ToAgent::Listen(request) => {
+                let listening = self.reach.listen(now, &request);
+                self.send(&FromAgent::Listening(listening));
+            }
+            ToAgent::Dial(request) => {
+                if let Err(why) = reach::dial(request, self.sender.clone()) {
+                    self.refuse(format!("dial other nodes: {why}"));
+                }
+            }
+            ToAgent::Clock => self.send(&FromAgent::Clock(reach::clock_us())),
         }
     }
 
@@ -392,6 +406,7 @@ impl<'a> Supervisor<'a> {
             self.log.write(Level::Warning, &notice);
             self.send(&FromAgent::Log(notice));
         }
+        self.reach.tick(now);
         self.sweep(now);
         let orphans_left = self.sweep_at.is_some();
         let mut ended = vec![];

@@ -12,6 +12,8 @@ use std::time::Instant;
 use gdrtune_profiles::vocab::{Choice, Point};
 use gdrtune_wire::{EngineReport, Item, ItemOutcome};
 
+pub(crate) use self::nccl::{WHEEL_PATH, package_folders};
+
 /// One rank's collectives.
 pub trait Engine {
     /// Opens what peers connect to, and describes it in bytes that only the same engine reads.

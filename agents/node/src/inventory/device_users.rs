@@ -76,7 +76,7 @@ pub(super) fn find(root: &Path, asker: &Asker) -> Found {
             0
         });
         if hidden > 0 {
-            let is_told = asker.nvidia_smi.as_ref().is_some_and(|answer| answer.problems.is_empty());
+            let is_told = asker.nvidia_smi.as_ref().is_some_and(|answer| answer.tells_apps);
             let gpu_users = if is_told { "" } else { "GPUs (nvidia-smi does not tell) and " };
             let line = format!("open files of {hidden} processes of others: those that use {gpu_users}HCAs go unseen");
             found.unreadable.push(line);

@@ -66,6 +66,7 @@ fn answer(gpus: &[(&str, &str)], apps: &[(u32, &str, &str)]) -> Answer {
         index: index as u32,
         uuid: (*uuid).to_owned(),
         model: (*model).to_owned(),
+        capability: None,
     };
     let app = |(pid, uuid, name): &(u32, &str, &str)| App {
         pid: *pid,
@@ -73,7 +74,7 @@ fn answer(gpus: &[(&str, &str)], apps: &[(u32, &str, &str)]) -> Answer {
         name: (*name).to_owned(),
     };
     let (gpus, apps) = (gpus.iter().enumerate().map(gpu).collect(), apps.iter().map(app).collect());
-    Answer { gpus, apps, ..Answer::default() }
+    Answer { gpus, apps, tells_apps: true, ..Answer::default() }
 }
 
 fn lines(found: &Found) -> Vec<String> {
@@ -230,7 +231,7 @@ fn what_others_hide_is_one_line() {
     set_mode(0o000);
     let is_hidden = fs::read_dir(&hidden[0]).is_err();
     let problems = Answer { problems: vec!["it hung".to_owned()], ..Answer::default() };
-    let results = [None, Some(Answer::default()), Some(problems)].map(|answer| machine.find(answer).unreadable);
+    let results = [None, Some(answer(&[], &[])), Some(problems)].map(|answer| machine.find(answer).unreadable);
     set_mode(0o700);
     if is_hidden {
         let gpus =

@@ -1,5 +1,6 @@
 //! GPUs and NVIDIA's driver. A machine without any is none the worse, so that leaves no note.
 
+use gdrtune_profiles::grammar::smi_log::SmiLog;
 use gdrtune_wire::Gpu;
 
 use super::{
@@ -21,9 +22,10 @@ const VENDORS: [&str; 2] = ["0x10de", "0x1002"];
 const CLASSES: [&str; 2] = ["0x03", "0x12"];
 
 impl Reader<'_> {
-    /// Version of the loaded driver.
-    pub(super) fn driver(&self) -> String {
-        self.try_text("sys/module/nvidia/version").unwrap_or_default()
+    /// Version of the loaded driver; `nvidia-smi`'s word where a container hides the module.
+    pub(super) fn driver(&self, log: Option<&SmiLog>) -> String {
+        let told = || log.map(|log| log.driver.clone()).unwrap_or_default();
+        self.try_text("sys/module/nvidia/version").unwrap_or_else(|_| told())
     }
 
     /// Models of the GPUs: what `nvidia-smi` says, as it hides what this process may not use; else what the driver says.
@@ -63,7 +65,7 @@ impl Reader<'_> {
     }
 
     /// Model and UUID.
-    fn driver_says(&self, address: &str) -> (String, String) {
+    pub(super) fn driver_says(&self, address: &str) -> (String, String) {
         let text = self.try_text(&format!("{DRIVER_FOLDER}/{address}/information")).unwrap_or_default();
         let uuid = field(&text, "GPU UUID:").unwrap_or_default().to_owned();
         (field(&text, "Model:").unwrap_or("of an unknown model").to_owned(), uuid)

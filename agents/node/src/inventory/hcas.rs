@@ -7,7 +7,7 @@ use gdrtune_wire::{Hca, HcaPort};
 use super::{Reader, pcie::Seat};
 
 /// Adapters below this folder.
-const FOLDER: &str = "sys/class/infiniband";
+pub(super) const FOLDER: &str = "sys/class/infiniband";
 
 impl Reader<'_> {
     /// Every port of every adapter.

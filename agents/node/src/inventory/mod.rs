@@ -1,17 +1,26 @@
 //! What a node has and who uses it, read from `/proc`, `/sys`, the kernel's address list and `nvidia-smi`.
 //!
-//! Needs no privileges, starts nothing but `nvidia-smi`, opens no device, and never fails as a whole: what cannot be read is
+//! Needs no privileges, starts nothing but `nvidia-smi` and, where there is InfiniBand, `ibv_devinfo`; opens no device, and never fails as a whole: what cannot be read is
 //! listed in [`Inventory::unreadable`] with its cause. Everything but addresses, environment and that program's answer comes
 //! from files under a root folder, so that a recorded tree reads like a machine.
 
 mod addresses;
+mod bridges;
+mod config_space;
+mod dcb;
 mod device_users;
+mod gpu_details;
 mod gpus;
+mod hca_details;
 mod hcas;
+mod ibv_devinfo;
 mod nccl_conf;
+mod net_details;
 mod nets;
 mod nvidia_smi;
 mod pcie;
+mod program;
+mod system;
 
 pub(crate) use device_users::{printable, user_name};
 
@@ -20,10 +29,16 @@ use std::{
     io::{self, Read as _},
     net::IpAddr,
     path::{Path, PathBuf},
+    str::FromStr,
 };
 
-use gdrtune_profiles::vocab::Environment;
-use gdrtune_wire::{Gpu, Interface, Inventory, Topology};
+use gdrtune_profiles::{
+    grammar::smi_log::{self, SmiLog},
+    vocab::Environment,
+};
+use gdrtune_wire::{Gpu, HcaPort, Interface, Inventory, PcieBridge, Topology};
+
+use self::system::LiveSystem;
 
 /// Most bytes that are read of a file. The largest one here, `/proc/meminfo`, has about 1,500.
 const FILE_BYTES: u64 = 1 << 20;
@@ -60,7 +75,15 @@ struct Live {
     pid: u32,
     home: Option<PathBuf>,
     nvidia_smi: Option<nvidia_smi::Answer>,
+    /// What a recorded tree has of `nvidia-smi -q -x`.
+    log: Option<SmiLog>,
+    /// Whether this machine may be asked about its ports and network devices.
+    asks: bool,
+    shm: Option<(u64, u64)>,
 }
+
+/// The output of `nvidia-smi -q -x` in a recorded tree.
+const RECORDED_LOG: &str = "nvidia-smi-q.xml";
 
 /// Reads the inventory of the machine whose `/proc`, `/sys`, `/dev` and `/etc/passwd` are under `root`. Addresses, variables
 /// and what `nvidia-smi` says are always those of this process.
@@ -72,15 +95,37 @@ pub fn read(root: &Path) -> Inventory {
     let nvidia_smi = nvidia_smi::ask(std::env::var_os("PATH").as_deref(), nvidia_smi::LIMIT);
     let links = addresses::read();
     let home = std::env::home_dir();
-    assemble(root, Live { links, variables: variables.collect(), pid: std::process::id(), home, nvidia_smi })
+    let shm = system::file_system(&root.join("dev/shm"));
+    let variables = variables.collect();
+    assemble(root, Live { links, variables, pid: std::process::id(), home, nvidia_smi, log: None, asks: true, shm })
 }
 
-/// What a recorded tree tells: copies of a machine's `/proc` and `/sys` below `root`. Nothing of this process and this machine is
-/// in it.
+/// What a recorded tree tells: copies of a machine's `/proc`, `/sys`, `/etc` and so on below `root`, and the output of `nvidia-smi -q -x` in
+/// `nvidia-smi-q.xml` there. Nothing of this process and this machine is in it.
 pub fn read_recorded(root: &Path) -> Inventory {
-    let live = Live { links: Ok(Vec::new()), variables: Vec::new(), pid: 0, home: None, nvidia_smi: None };
-    let mut inventory = assemble(root, live);
-    inventory.unreadable.push("nvidia-smi: not asked, as this is a recorded tree".to_owned());
+    let mut reader = Reader::new(root);
+    let text = reader.value(RECORDED_LOG);
+    let log = text.map(|text| smi_log::parse(&text, RECORDED_LOG));
+    let why = match &log {
+        None => Some(format!("{RECORDED_LOG}: not in this recorded tree; it is what `nvidia-smi -q -x` prints")),
+        Some(Err(diagnostic)) => Some(diagnostic.to_string()),
+        Some(Ok(_)) => None,
+    };
+    let topology = "nvidia-smi topo -m: not asked, as this is a recorded tree".to_owned();
+    let mut inventory = assemble(
+        root,
+        Live {
+            links: Ok(Vec::new()),
+            variables: Vec::new(),
+            pid: 0,
+            home: None,
+            nvidia_smi: None,
+            log: log.and_then(Result::ok),
+            asks: false,
+            shm: None,
+        },
+    );
+    inventory.unreadable.extend([topology].into_iter().chain(why));
     inventory
 }
 
@@ -101,14 +146,18 @@ fn assemble(root: &Path, live: Live) -> Inventory {
         vec![]
     });
     let nccl_confs = reader.nccl_confs(&live.variables, live.home.as_deref());
+    let live_system = LiveSystem { variables: live.variables.clone(), shm: live.shm };
     let site_env = site_env(live.variables);
+    let named_files = reader.named_files(&site_env, &nccl_confs);
     let device_order = site_env.get(DEVICE_ORDER).map(str::to_owned);
     let gpus = reader.gpu_models(live.nvidia_smi.as_ref());
-    let topology = reader.topology(&links, live.nvidia_smi.as_ref());
-    let asker = device_users::Asker { pid: live.pid, device_order, nvidia_smi: live.nvidia_smi };
-    let found = device_users::find(root, &asker);
-    reader.unreadable.extend(found.unreadable);
-    Inventory {
+    let (topology, bridges) = reader.topology(&links, live.nvidia_smi.as_ref());
+    let told = live.nvidia_smi.as_ref().and_then(|answer| answer.log.as_ref());
+    let log = told.or(live.log.as_ref());
+    let gpu_details = reader.gpu_details(&topology.gpus, live.nvidia_smi.as_ref(), log);
+    let hca_ports = reader.hca_ports();
+    let mtus = reader.port_mtus(live.asks, &hca_ports);
+    let mut inventory = Inventory {
         hostname: reader.text("proc/sys/kernel/hostname"),
         boot_id: reader.text("proc/sys/kernel/random/boot_id"),
         kernel: reader.text("proc/sys/kernel/osrelease"),
@@ -117,15 +166,28 @@ fn assemble(root: &Path, live: Live) -> Inventory {
         memory_bytes: reader.memory_bytes(),
         interfaces: links.into_iter().map(|link| reader.interface(link)).collect(),
         cpu_model: reader.cpu_model(),
-        driver: reader.driver(),
-        hca_ports: reader.hca_ports(),
-        topology,
+        driver: reader.driver(log),
+        hca_details: reader.hca_details(&topology.hcas),
+        port_details: reader.port_details(&hca_ports, &topology, &mtus),
+        net_details: reader.net_details(&topology.nets, live.asks),
+        hca_ports,
+        gpu_details,
+        bridges,
         gpus,
         nccl_confs,
+        named_files,
         site_env,
-        unreadable: reader.unreadable,
-        device_users: found.users,
+        ..Inventory::default()
+    };
+    inventory.system = reader.system(&topology, &live_system, log, inventory.memory_bytes);
+    for gpu in &mut inventory.gpu_details {
+        gpu.dmabuf = gpu_details::dmabuf(gpu, inventory.system.nvidia_module.as_ref(), &inventory.kernel);
     }
+    let asker = device_users::Asker { pid: live.pid, device_order, nvidia_smi: live.nvidia_smi };
+    let found = device_users::find(root, &asker);
+    reader.unreadable.extend(found.unreadable);
+    reader.note_hidden_bridges(&inventory.bridges);
+    Inventory { topology, unreadable: reader.unreadable, device_users: found.users, ..inventory }
 }
 
 fn site_env(variables: Vec<(String, String)>) -> Environment {
@@ -137,11 +199,13 @@ fn site_env(variables: Vec<(String, String)>) -> Environment {
 struct Reader<'r> {
     root: &'r Path,
     unreadable: Vec<String>,
+    /// Bridges of which only root sees all.
+    hidden_bridges: u32,
 }
 
 impl<'r> Reader<'r> {
     fn new(root: &'r Path) -> Self {
-        Self { root, unreadable: vec![] }
+        Self { root, unreadable: vec![], hidden_bridges: 0 }
     }
 
     /// The trimmed text of a file, or nothing.
@@ -162,14 +226,44 @@ impl<'r> Reader<'r> {
         None
     }
 
+    /// The trimmed text of a file that need not be there, nor mean anything for its device: such ones fail the read in many ways. Noted is
+    /// only what is kept from this user.
+    fn value(&mut self, path: &str) -> Option<String> {
+        match self.try_text(path) {
+            Ok(text) => (!text.is_empty()).then_some(text),
+            Err(error) => {
+                if error.kind() == io::ErrorKind::PermissionDenied {
+                    self.unreadable.push(format!("{}: {error}", self.path(path).display()));
+                }
+                None
+            }
+        }
+    }
+
+    /// As [`Self::value`], of a number.
+    fn number<T: FromStr>(&mut self, path: &str) -> Option<T> {
+        self.value(path)?.parse().ok()
+    }
+
+    /// The name that a link leads to; empty where there is none.
+    fn linked_name(&self, path: &str) -> String {
+        let target = fs::read_link(self.path(path)).ok();
+        target.as_deref().and_then(|path| path.file_name()?.to_str()).unwrap_or_default().to_owned()
+    }
+
     fn path(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
 
     fn try_text(&self, path: &str) -> io::Result<String> {
+        Ok(String::from_utf8_lossy(&self.try_bytes(path, FILE_BYTES)?).trim().to_owned())
+    }
+
+    /// A file's beginning, at most `most` bytes.
+    fn try_bytes(&self, path: &str, most: u64) -> io::Result<Vec<u8>> {
         let mut bytes = vec![];
-        File::open(self.path(path))?.take(FILE_BYTES).read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+        File::open(self.path(path))?.take(most).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     /// Names in a folder, sorted and not too many; none where there is no such folder.
@@ -191,16 +285,35 @@ impl<'r> Reader<'r> {
         field(&text, "model name").map(|rest| rest.trim_start_matches(':').trim().to_owned()).unwrap_or_default()
     }
 
-    fn topology(&mut self, links: &[Link], nvidia_smi: Option<&nvidia_smi::Answer>) -> Topology {
+    /// Which devices there are and how far apart, and the bridges above them.
+    fn topology(&mut self, links: &[Link], nvidia_smi: Option<&nvidia_smi::Answer>) -> (Topology, Vec<PcieBridge>) {
         let (numa_nodes, nets) = (self.numa_nodes(), self.nets(links));
         let (gpus, hcas) = (self.gpus(nvidia_smi), self.hcas());
         let to_hcas = |gpu: &pcie::Seat| hcas.iter().map(|(_, hca)| gpu.distance(hca, numa_nodes)).collect();
         let distances = gpus.iter().map(|(_, gpu)| to_hcas(gpu)).collect();
+        let seats = gpus.iter().map(|(_, seat)| seat).chain(hcas.iter().map(|(_, seat)| seat));
+        let bridges = self.bridges(seats);
         let gpus: Vec<Gpu> = gpus.into_iter().map(|(gpu, _)| gpu).collect();
         let told = nvidia_smi.map(|answer| answer.gpu_paths.as_slice()).unwrap_or_default();
         // Both number GPUs by PCI address, so they mean the same ones where they see as many.
         let gpu_paths = if told.len() == gpus.len() { told.to_vec() } else { Vec::new() };
-        Topology { numa_nodes, gpus, hcas: hcas.into_iter().map(|(hca, _)| hca).collect(), nets, distances, gpu_paths }
+        let hcas = hcas.into_iter().map(|(hca, _)| hca).collect();
+        (Topology { numa_nodes, gpus, hcas, nets, distances, gpu_paths }, bridges)
+    }
+
+    /// MTUs of ports, as verbs say; only InfiniBand's need them.
+    fn port_mtus(&mut self, asks: bool, ports: &[HcaPort]) -> Vec<ibv_devinfo::PortMtu> {
+        if !asks || ports.iter().all(|port| port.link_layer != "InfiniBand") {
+            return Vec::new();
+        }
+        match ibv_devinfo::ask(std::env::var_os("PATH").as_deref(), ibv_devinfo::LIMIT) {
+            Some(Ok(mtus)) => mtus,
+            Some(Err(why)) => {
+                self.unreadable.push(why);
+                Vec::new()
+            }
+            None => Vec::new(),
+        }
     }
 
     fn memory_bytes(&mut self) -> u64 {
@@ -236,6 +349,9 @@ fn count_list(list: &str) -> Option<u32> {
         count.checked_add(to.checked_sub(from)?.checked_add(1)?)
     })
 }
+
+#[cfg(test)]
+mod details_tests;
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use gdrtune_wire::NetDevice;
 use super::{Link, Reader};
 
 /// Network devices below this folder.
-const FOLDER: &str = "sys/class/net";
+pub(super) const FOLDER: &str = "sys/class/net";
 
 impl Reader<'_> {
     /// By name, the loopback left out; `links` are those that have an address.
@@ -23,8 +23,7 @@ impl Reader<'_> {
         if !is_hardware && links.iter().all(|link| link.name != name) {
             return None;
         }
-        let driver = std::fs::read_link(self.path(&format!("{folder}/device/driver"))).ok();
-        let driver = driver.as_deref().and_then(|path| path.file_name()?.to_str()).unwrap_or_default().to_owned();
+        let driver = self.linked_name(&format!("{folder}/device/driver"));
         let text = |name: &str| self.try_text(&format!("{folder}/{name}")).unwrap_or_default();
         let (state, mtu, speed_mbps) = (text("operstate"), text("mtu").parse().unwrap_or_default(), self.speed(&name));
         let place = self.seat(&format!("{folder}/device")).place;

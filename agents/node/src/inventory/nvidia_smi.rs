@@ -1,44 +1,32 @@
 //! What `nvidia-smi` says about the processes on GPUs, where it sees every user's and `/proc` shows only our own; and about
-//! NVLinks, which no file tells.
-//!
-//! Starts the program without a shell, waits for it no longer than a deadline, and leaves nothing of it. Knows nothing of
-//! who counts as a user.
+//! NVLinks, clocks and modes, which no file tells. Knows nothing of who counts as a user.
 
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
-    io::Read as _,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-    process::ChildStdout,
-    thread,
+    path::Path,
     time::{Duration, Instant},
 };
 
-use gdrtune_profiles::{grammar::smi_topo, topology::GpuPath};
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    io::Errno,
-    process::{Pid, Signal},
+use gdrtune_profiles::{
+    grammar::{smi_log, smi_topo},
+    topology::GpuPath,
 };
 
-use super::device_users::printable;
-use crate::agent::process::{self, Child, ChildSpec, Status};
+use super::{device_users::printable, program};
+use crate::agent::process::ChildSpec;
 
 /// The program.
 const PROGRAM: &str = "nvidia-smi";
 
+/// Stands for a value that a GPU does not tell.
+const NOT_TOLD: &str = "[N/A]";
+
 /// Longest wait for all its answers. It takes about 0.1 s with persistence mode, and about a second per GPU without.
 pub(super) const LIMIT: Duration = Duration::from_secs(5);
 
-/// Most bytes of an answer: a line has about 100, so this is for thousands of processes.
-const ANSWER_BYTES: usize = 1 << 20;
-
-/// Time that the killed program may take to go away. Longer means stuck in the driver; the agent reaps it at its end.
-const KILL_PATIENCE: Duration = Duration::from_millis(500);
-
-/// Time between two looks whether it has ended.
-const END_POLL: Duration = Duration::from_millis(2);
+/// Columns of the GPUs; the first that this version knows. Drivers before 510 have no `compute_cap`.
+const GPU_COLUMNS: [&str; 2] = ["index,uuid,compute_cap,name", "index,uuid,name"];
 
 /// What it said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,6 +37,10 @@ pub(super) struct Answer {
     pub(super) apps: Vec<App>,
     /// The way from each GPU to each GPU, where there are several.
     pub(super) gpu_paths: Vec<Vec<Option<GpuPath>>>,
+    /// What it says of driver and GPUs in its log.
+    pub(super) log: Option<smi_log::SmiLog>,
+    /// Whether it told of processes.
+    pub(super) tells_apps: bool,
     /// What it did not tell, and why.
     pub(super) problems: Vec<String>,
 }
@@ -59,6 +51,8 @@ pub(super) struct Gpu {
     pub(super) index: u32,
     pub(super) uuid: String,
     pub(super) model: String,
+    /// CUDA compute capability, where it tells.
+    pub(super) capability: Option<(u8, u8)>,
 }
 
 /// A process on a GPU.
@@ -72,31 +66,66 @@ pub(super) struct App {
 
 /// Asks the program in the first absolute folder of `search_path` that has it. `None` where none has.
 pub(super) fn ask(search_path: Option<&OsStr>, limit: Duration) -> Option<Answer> {
-    let program = find(search_path?)?;
+    let program = program::find(PROGRAM, search_path?)?;
     let environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
-    let until = Instant::now() + limit;
+    let asker = Asker { program: &program, environment: &environment, until: Instant::now() + limit };
     let mut answer = Answer::default();
-    for query in ["--query-gpu=index,uuid,name", "--query-compute-apps=pid,gpu_uuid,process_name,used_memory"] {
-        let arguments = [query.into(), "--format=csv,noheader".into()];
-        let spec = ChildSpec { program: &program, arguments: &arguments, environment: &environment };
-        match run(&spec, until) {
-            Ok(text) if query.starts_with("--query-gpu") => answer.gpus = answer.rows(&text, gpu),
-            Ok(text) => answer.apps = answer.rows(&text, app),
-            Err(why) => {
-                answer.problems.push(format!("{}: {why}", program.display()));
-                // A program that hung once is not asked again.
-                return Some(answer);
-            }
-        }
+    if let Err(why) = asker.gpus_and_apps(&mut answer) {
+        answer.problems.push(format!("{}: {why}", program.display()));
+        return Some(answer);
     }
+    answer.tells_apps = answer.problems.is_empty();
     if answer.gpus.len() > 1 {
-        let spec = ChildSpec { program: &program, arguments: &["topo".into(), "-m".into()], environment: &environment };
-        match run(&spec, until).and_then(|text| gpu_paths(&text)) {
+        match asker.run(&["topo", "-m"]).and_then(|text| gpu_paths(&text)) {
             Ok(paths) => answer.gpu_paths = paths,
             Err(why) => answer.problems.push(format!("{} topo -m: {why}", program.display())),
         }
     }
+    if !answer.gpus.is_empty() {
+        let log = |text: String| smi_log::parse(&text, "its output").map_err(|error| error.to_string());
+        match asker.run(&["-q", "-x"]).and_then(log) {
+            Ok(log) => answer.log = Some(log),
+            Err(why) => answer.problems.push(format!("{} -q -x: {why}", program.display())),
+        }
+    }
     Some(answer)
+}
+
+/// Who asks the program, and until when.
+struct Asker<'a> {
+    program: &'a Path,
+    environment: &'a BTreeMap<OsString, OsString>,
+    until: Instant,
+}
+
+impl Asker<'_> {
+    fn run(&self, arguments: &[&str]) -> Result<String, String> {
+        let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+        let spec = ChildSpec { program: self.program, arguments: &arguments, environment: self.environment };
+        program::run(&spec, self.until)
+    }
+
+    fn csv(&self, query: &str) -> Result<String, String> {
+        self.run(&[query, "--format=csv,noheader"])
+    }
+
+    fn gpus_and_apps(&self, answer: &mut Answer) -> Result<(), String> {
+        let [new, old] = GPU_COLUMNS.map(|columns| format!("--query-gpu={columns}"));
+        // Some versions refuse an unknown column with code 0 and nothing on standard output.
+        let text = match self.csv(&new) {
+            Ok(text) if !text.trim().is_empty() => text,
+            // One that hung is not asked again.
+            Err(why) if self.until <= Instant::now() => return Err(why),
+            first => match self.csv(&old) {
+                Ok(text) => text,
+                Err(why) => return Err(first.err().unwrap_or(why)),
+            },
+        };
+        answer.gpus = answer.rows(&text, gpu);
+        let apps = self.csv("--query-compute-apps=pid,gpu_uuid,process_name,used_memory")?;
+        answer.apps = answer.rows(&apps, app);
+        Ok(())
+    }
 }
 
 /// The ways between GPUs in the output of `topo -m`.
@@ -119,12 +148,23 @@ impl Answer {
     }
 }
 
-/// `0, GPU-8f1c..., NVIDIA H200`.
+/// `0, GPU-8f1c..., 9.0, NVIDIA H200`, or without the capability. The model may have commas of its own.
 fn gpu(line: &str) -> Option<Gpu> {
     let (index, rest) = line.split_once(',')?;
-    let (uuid, model) = rest.split_once(',')?;
+    let (uuid, rest) = rest.split_once(',')?;
     let index = index.trim().parse().ok()?;
-    Some(Gpu { index, uuid: uuid.trim().to_owned(), model: model.trim().to_owned() })
+    let (capability, model) = match rest.split_once(',') {
+        Some((word, model)) if word.trim() == NOT_TOLD => (None, model),
+        Some((word, model)) => capability(word.trim()).map_or((None, rest), |found| (Some(found), model)),
+        None => (None, rest),
+    };
+    Some(Gpu { index, uuid: uuid.trim().to_owned(), model: model.trim().to_owned(), capability })
+}
+
+/// `9.0`.
+fn capability(word: &str) -> Option<(u8, u8)> {
+    let (major, minor) = word.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// `4711, GPU-8f1c..., /usr/bin/python3, 512 MiB`. The name may have commas of its own.
@@ -136,75 +176,6 @@ fn app(line: &str) -> Option<App> {
     Some(App { pid, gpu_uuid: uuid.trim().to_owned(), name: name.trim().to_owned() })
 }
 
-/// Relative folders are left out: what lies there depends on where the agent was started.
-fn find(search_path: &OsStr) -> Option<PathBuf> {
-    let is_program =
-        |path: &PathBuf| path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
-    std::env::split_paths(search_path)
-        .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join(PROGRAM))
-        .find(is_program)
-}
-
-/// What the program prints, if it ends well before `until`. Nothing of it is left afterwards, unless it is stuck in the
-/// kernel.
-fn run(spec: &ChildSpec<'_>, until: Instant) -> Result<String, String> {
-    let started = Instant::now();
-    let Child { pid, stdin, stdout, stderr } = process::start(spec).map_err(|error| format!("start it: {error}"))?;
-    drop(stdin);
-    let result = read(stdout, until).and_then(|text| match wait(pid, until) {
-        Some(Status::Exit(0)) => Ok(text),
-        Some(Status::Exit(code)) => Err(format!("exit code {code}: {}", first_line(&text))),
-        Some(Status::Signal(signal)) => Err(format!("ended by signal {signal}")),
-        None => Err(String::new()),
-    });
-    drop(stderr);
-    process::signal_group(pid, Signal::KILL);
-    wait(pid, Instant::now() + KILL_PATIENCE);
-    process::reap(pid);
-    // An empty cause is the deadline, wherever it was met.
-    result.map_err(|why| match why.as_str() {
-        "" => format!("no answer within {:.1} s; it was killed", started.elapsed().as_secs_f64()),
-        _ => why,
-    })
-}
-
-fn first_line(text: &str) -> String {
-    printable(text.trim().lines().next().unwrap_or("it says nothing"))
-}
-
-/// Everything until the end of the stream; an empty error is the deadline.
-fn read(mut stdout: ChildStdout, until: Instant) -> Result<String, String> {
-    let mut bytes = vec![];
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        match poll(&mut [PollFd::new(&stdout, PollFlags::IN)], Some(&timeout)) {
-            Ok(0) => return Err(String::new()),
-            Ok(_) => {}
-            Err(Errno::INTR) => continue,
-            Err(error) => return Err(format!("wait for its answer: {error}")),
-        }
-        match stdout.read(&mut buffer) {
-            Ok(0) => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
-            Ok(count) if bytes.len() + count <= ANSWER_BYTES => bytes.extend_from_slice(&buffer[..count]),
-            Ok(_) => return Err(format!("prints more than {ANSWER_BYTES} bytes")),
-            Err(error) => return Err(format!("read its answer: {error}")),
-        }
-    }
-}
-
-fn wait(pid: Pid, until: Instant) -> Option<Status> {
-    loop {
-        let end = process::peek_end(pid);
-        if end.is_some() || until <= Instant::now() {
-            return end;
-        }
-        thread::sleep(END_POLL);
-    }
-}
-
 /// Whether this is a path of the program, for [`super::device_users`].
 pub(super) fn base_name(name: &str) -> &str {
     Path::new(name).file_name().and_then(OsStr::to_str).unwrap_or(name)
@@ -212,7 +183,7 @@ pub(super) fn base_name(name: &str) -> &str {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::{fs, process::Command};
+    use std::{fs, path::PathBuf, process::Command, thread};
 
     use super::*;
 
@@ -241,27 +212,49 @@ pub(super) mod tests {
         let answer = answer_of(
             "#!/bin/sh
 case \"$1 $2\" in
-'--query-gpu=index,uuid,name --format=csv,noheader') echo '0, GPU-a, NVIDIA H200'; echo '1, GPU-b, NVIDIA H200';;
+'--query-gpu=index,uuid,compute_cap,name --format=csv,noheader')
+  echo '0, GPU-a, 9.0, NVIDIA H200'; echo '1, GPU-b, [N/A], NVIDIA H200';;
 '--query-compute-apps=pid,gpu_uuid,process_name,used_memory --format=csv,noheader')
   echo '7, GPU-a, /usr/bin/python3, 512 MiB'; echo '8, GPU-b, a, b, [N/A]';;
 'topo -m') printf '\\tGPU0\\tGPU1\\tCPU Affinity\\nGPU0\\t X \\tNV18\\t0-7\\nGPU1\\tNV18\\t X \\t0-7\\n';;
+'-q -x') printf '<nvidia_smi_log>\\n<cuda_version>12.4</cuda_version>\\n</nvidia_smi_log>\\n';;
 *) exit 3;;
 esac
 ",
             PATIENT,
         );
         assert_eq!(answer.problems, Vec::<String>::new());
-        let gpu = |index, uuid: &str| Gpu { index, uuid: uuid.to_owned(), model: "NVIDIA H200".to_owned() };
-        assert_eq!(answer.gpus, [gpu(0, "GPU-a"), gpu(1, "GPU-b")]);
+        let gpu = |index, uuid: &str, capability| {
+            let model = "NVIDIA H200".to_owned();
+            Gpu { index, uuid: uuid.to_owned(), model, capability }
+        };
+        assert_eq!(answer.gpus, [gpu(0, "GPU-a", Some((9, 0))), gpu(1, "GPU-b", None)]);
         let app = |pid, uuid: &str, name: &str| App { pid, gpu_uuid: uuid.to_owned(), name: name.to_owned() };
         assert_eq!(answer.apps, [app(7, "GPU-a", "/usr/bin/python3"), app(8, "GPU-b", "a, b")]);
         let nv18 = Some(GpuPath::NvLinks(18));
         assert_eq!(answer.gpu_paths, [[None, nv18], [nv18, None]]);
+        assert_eq!((answer.log.unwrap().cuda.as_str(), answer.tells_apps), ("12.4", true));
+    }
+
+    /// Drivers before 510, which either fail or say nothing; and a log that none of them has.
+    #[test]
+    fn an_old_driver_is_asked_for_what_it_knows() {
+        for refusal in ["exit 2", "exit 0"] {
+            let text = format!(
+                "#!/bin/sh\ncase \"$1\" in *compute_cap*) echo 'Field \"compute_cap\" is not a valid field' >&2; {refusal};;\n\
+                 --query-gpu=*) echo '0, GPU-a, A, B';; -q) echo unknown; exit 1;; esac\n"
+            );
+            let answer = answer_of(&text, PATIENT);
+            let gpu = Gpu { index: 0, uuid: "GPU-a".to_owned(), model: "A, B".to_owned(), capability: None };
+            assert_eq!((answer.gpus.as_slice(), answer.tells_apps, answer.log), (&[gpu][..], true, None));
+            assert!(answer.problems[0].contains("-q -x: exit code 1: unknown"), "{:?}", answer.problems);
+        }
     }
 
     #[test]
     fn nvlinks_that_are_not_told_leave_the_rest_as_it_is() {
-        let gpus = "case \"$1\" in --query-gpu*) echo '0, GPU-a, A'; echo '1, GPU-b, A';; topo)";
+        let log = "-q) printf '<nvidia_smi_log>\\n</nvidia_smi_log>\\n';;";
+        let gpus = format!("case \"$1\" in {log} --query-gpu*) echo '0, GPU-a, A'; echo '1, GPU-b, A';; topo)");
         for (topo, problem) in [
             ("echo 'no such option'; exit 2", "topo -m: exit code 2: no such option"),
             ("echo 'Not supported'", "topo -m: its output:1: no table of GPUs"),
@@ -270,8 +263,8 @@ esac
             assert_eq!((answer.gpus.len(), answer.gpu_paths.len(), answer.problems.len()), (2, 0, 1), "{answer:?}");
             assert!(answer.problems[0].contains(problem), "{answer:?}");
         }
-        let one =
-            answer_of("#!/bin/sh\ncase \"$1\" in --query-gpu*) echo '0, GPU-a, A';; topo) exit 1;; esac\n", PATIENT);
+        let one = format!("#!/bin/sh\ncase \"$1\" in {log} --query-gpu*) echo '0, GPU-a, A';; topo) exit 1;; esac\n");
+        let one = answer_of(&one, PATIENT);
         assert_eq!(one.problems, Vec::<String>::new(), "one GPU has no way to another");
     }
 
@@ -284,7 +277,7 @@ esac
             ),
             ("#!/bin/sh\nkill -9 $$\n", "ended by signal 9"),
             ("#!/nowhere/sh\n", "start it: No such file or directory"),
-            ("#!/bin/sh\nexec head -c 2000000 /dev/zero\n", "prints more than 1048576 bytes"),
+            ("#!/bin/sh\nexec head -c 5000000 /dev/zero\n", "prints more than 4194304 bytes"),
             ("#!/bin/sh\nexit 1\n", "exit code 1: it says nothing"),
         ] {
             let answer = answer_of(text, PATIENT);
@@ -317,7 +310,7 @@ esac
                 let until = Instant::now() + PATIENT;
                 while is_left() {
                     assert!(Instant::now() < until, "{pid} is left");
-                    thread::sleep(END_POLL);
+                    thread::sleep(Duration::from_millis(2));
                 }
             }
         }
@@ -327,7 +320,7 @@ esac
     fn it_is_looked_for_in_absolute_folders_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_str().unwrap();
-        let search = |folders: &[&str]| find(&std::env::join_paths(folders).unwrap());
+        let search = |folders: &[&str]| program::find(PROGRAM, &std::env::join_paths(folders).unwrap());
         assert_eq!(search(&["", ".", "/nowhere", path]), None);
         fs::create_dir(folder.path().join(PROGRAM)).unwrap();
         assert_eq!(search(&[path]), None, "a folder of that name");

@@ -38,7 +38,7 @@ impl Reader<'_> {
     }
 
     /// Linux `Documentation/ABI/testing/sysfs-bus-pci`: files that only devices of PCI Express have.
-    fn pcie_link(&self, address: &str) -> PcieLink {
+    pub(super) fn pcie_link(&self, address: &str) -> PcieLink {
         let text = |name: &str| self.try_text(&format!("sys/bus/pci/devices/{address}/{name}")).ok();
         let lanes =
             |which: &str| Lanes::read(&text(&format!("{which}_link_speed"))?, &text(&format!("{which}_link_width"))?);
@@ -71,6 +71,11 @@ impl Seat {
             }
         }
         seat
+    }
+
+    /// Addresses of the bridges above, from the host bridge's side.
+    pub(super) fn bridges(&self) -> &[String] {
+        self.chain.split_last().map(|(_, above)| above).unwrap_or_default()
     }
 
     /// How far another device is; `None` where one is not on PCI, or nobody knows its NUMA node.

@@ -22,7 +22,7 @@ pub(super) fn link(name: &str, addresses: &[&str]) -> Link {
     Link { name: name.to_owned(), loopback: name == "lo", addresses }
 }
 
-fn live(links: Vec<Link>) -> Live {
+pub(super) fn live(links: Vec<Link>) -> Live {
     let variables = [
         ("NCCL_ALGO", "Ring"),
         ("GDRTUNE_X", ""),
@@ -33,7 +33,16 @@ fn live(links: Vec<Link>) -> Live {
         ("CUDA_CACHE_PATH", "/tmp"),
     ];
     let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-    Live { links: Ok(links), variables, pid: 1, home: Some("/home/ann".into()), nvidia_smi: None }
+    Live {
+        links: Ok(links),
+        variables,
+        pid: 1,
+        home: Some("/home/ann".into()),
+        nvidia_smi: None,
+        log: None,
+        asks: false,
+        shm: None,
+    }
 }
 
 #[test]

@@ -6,26 +6,26 @@ use gdrtune_profiles::{topology::GpuPath, vocab::PcieDistance};
 
 use super::{tests::link, *};
 
-const NVIDIA: &str = "0x10de";
+pub(super) const NVIDIA: &str = "0x10de";
 
 /// A tree under construction.
-struct Tree(tempfile::TempDir);
+pub(super) struct Tree(pub(super) tempfile::TempDir);
 
 impl Tree {
-    fn new(numa_list: &str) -> Self {
+    pub(super) fn new(numa_list: &str) -> Self {
         let tree = Self(tempfile::tempdir().unwrap());
         tree.file("sys/devices/system/node/has_cpu", numa_list);
         tree
     }
 
-    fn file(&self, path: &str, text: &str) {
+    pub(super) fn file(&self, path: &str, text: &str) {
         let path = self.0.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
     /// A link from one place of the tree to another, relative as the kernel's are.
-    fn link(&self, from: &str, to: &str) {
+    pub(super) fn link(&self, from: &str, to: &str) {
         let path = self.0.path().join(from);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::create_dir_all(self.0.path().join(to)).unwrap();
@@ -34,7 +34,7 @@ impl Tree {
     }
 
     /// A PCI device, by its folder below `sys/devices`.
-    fn pci(&self, folder: &str, numa: i32, class: &str, vendor: &str, device: &str) {
+    pub(super) fn pci(&self, folder: &str, numa: i32, class: &str, vendor: &str, device: &str) {
         let address = folder.rsplit('/').next().unwrap();
         for (name, text) in
             [("numa_node", &*numa.to_string()), ("class", class), ("vendor", vendor), ("device", device)]
@@ -44,7 +44,7 @@ impl Tree {
         self.link(&format!("sys/bus/pci/devices/{address}"), &format!("sys/devices/{folder}"));
     }
 
-    fn hca(&self, folder: &str, numa: i32, name: &str, net: &str, port: [&str; 3]) {
+    pub(super) fn hca(&self, folder: &str, numa: i32, name: &str, net: &str, port: [&str; 3]) {
         self.pci(folder, numa, "0x020700", "0x15b3", "0x1021");
         let own = format!("sys/devices/{folder}/infiniband/{name}");
         let [state, phys_state, rate] = port;
@@ -58,7 +58,7 @@ impl Tree {
         self.net(folder, net, "mlx5_core", "up\n", "400000\n");
     }
 
-    fn net(&self, folder: &str, name: &str, driver: &str, state: &str, speed: &str) {
+    pub(super) fn net(&self, folder: &str, name: &str, driver: &str, state: &str, speed: &str) {
         let own = format!("sys/devices/{folder}/net/{name}");
         for (file, text) in [("operstate", state), ("speed", speed), ("mtu", "4092\n")] {
             self.file(&format!("{own}/{file}"), text);
@@ -70,14 +70,14 @@ impl Tree {
         self.link(&format!("sys/class/net/{name}"), &own);
     }
 
-    fn nvidia(&self, address: &str, uuid: &str) {
+    pub(super) fn nvidia(&self, address: &str, uuid: &str) {
         let text = format!("Model: \t\t NVIDIA H200\nIRQ: 1\nGPU UUID: \t {uuid}\n");
         self.file(&format!("proc/driver/nvidia/gpus/{address}/information"), &text);
     }
 
     fn read(&self, links: &[Link], nvidia_smi: Option<&nvidia_smi::Answer>) -> (Topology, Vec<gdrtune_wire::HcaPort>) {
         let mut reader = Reader::new(self.0.path());
-        let read = (reader.topology(links, nvidia_smi), reader.hca_ports());
+        let read = (reader.topology(links, nvidia_smi).0, reader.hca_ports());
         assert_eq!(reader.unreadable, Vec::<String>::new());
         read
     }
@@ -139,7 +139,12 @@ fn a_box_of_two_sockets_with_switches() {
 #[test]
 fn what_nvidia_smi_hides_is_no_gpu_of_ours() {
     let tree = two_sockets();
-    let row = |uuid: &str| nvidia_smi::Gpu { index: 0, uuid: uuid.to_owned(), model: "NVIDIA H200".to_owned() };
+    let row = |uuid: &str| nvidia_smi::Gpu {
+        index: 0,
+        uuid: uuid.to_owned(),
+        model: "NVIDIA H200".to_owned(),
+        capability: None,
+    };
     let addresses = |uuid: &str| {
         let answer = nvidia_smi::Answer { gpus: vec![row(uuid)], ..nvidia_smi::Answer::default() };
         let gpus = tree.read(&[], Some(&answer)).0.gpus;
@@ -152,7 +157,12 @@ fn what_nvidia_smi_hides_is_no_gpu_of_ours() {
 #[test]
 fn nvlinks_are_those_of_the_gpus_that_both_sources_see() {
     let tree = two_sockets();
-    let row = |index, uuid: &str| nvidia_smi::Gpu { index, uuid: uuid.to_owned(), model: "NVIDIA H200".to_owned() };
+    let row = |index, uuid: &str| nvidia_smi::Gpu {
+        index,
+        uuid: uuid.to_owned(),
+        model: "NVIDIA H200".to_owned(),
+        capability: None,
+    };
     let nv18 = Some(GpuPath::NvLinks(18));
     let gpu_paths = vec![vec![None, nv18], vec![nv18, None]];
     let mut answer =
@@ -216,5 +226,5 @@ fn a_desktop_without_a_driver_and_a_machine_without_anything() {
     assert_eq!((topology.distances, ports.len(), topology.nets[0].speed_mbps), (vec![vec![]], 0, Some(2500)));
 
     let mut reader = Reader::new(Path::new("/nowhere"));
-    assert_eq!((reader.topology(&[], None), reader.unreadable), (Topology::default(), vec![]));
+    assert_eq!((reader.topology(&[], None).0, reader.unreadable), (Topology::default(), vec![]));
 }

@@ -1,5 +1,7 @@
 //! Arbitrary values of every message type.
 
+mod details;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use gdrtune_profiles::{
@@ -173,14 +175,16 @@ fn engine_report() -> impl Strategy<Value = EngineReport> {
     let network = (vec(text(), 0..3), counts).prop_map(|(paths, (sends, gdr_sends, receives, gdr_receives))| {
         NetworkUse { paths, sends, gdr_sends, receives, gdr_receives }
     });
-    (texts, option::of(any::<u16>()), option::of(network), vec(text(), 0..3)).prop_map(
-        |((version, library, device), channels, network, plugin_log)| EngineReport {
+    let logs = (vec(text(), 0..3), vec(text(), 0..3));
+    (texts, option::of(any::<u16>()), option::of(network), logs).prop_map(
+        |((version, library, device), channels, network, (plugin_log, gdr_log))| EngineReport {
             version,
             library,
             device,
             channels,
             network,
             plugin_log,
+            gdr_log,
         },
     )
 }
@@ -271,14 +275,20 @@ fn inventory() -> impl Strategy<Value = Inventory> {
         |(hca, port, link_layer, rate, state, phys_state)| HcaPort { hca, port, link_layer, rate, state, phys_state },
     );
     let conf = (text(), text()).prop_map(|(path, text)| ConfFile { path, text });
-    let devices = (text(), vec(text(), 0..3), text(), vec(port, 0..3), vec(conf, 0..3));
-    (names, rest, vec(device_user(), 0..3), devices, topology()).prop_map(
+    let file = (text(), text(), option::of(text())).prop_map(|(variable, path, problem)| NamedFile {
+        variable,
+        path,
+        problem,
+    });
+    let confs = (vec(conf, 0..3), vec(file, 0..3));
+    let devices = (text(), vec(text(), 0..3), text(), vec(port, 0..3), confs);
+    (names, rest, vec(device_user(), 0..3), devices, (topology(), details::details())).prop_map(
         |(
             (hostname, boot_id, kernel, arch),
             (cpus, memory_bytes, interfaces, site_env, unreadable),
             users,
-            (cpu_model, gpus, driver, hca_ports, nccl_confs),
-            topology,
+            (cpu_model, gpus, driver, hca_ports, (nccl_confs, named_files)),
+            (topology, (gpu_details, hca_details, port_details, net_details, bridges, system)),
         )| {
             Inventory {
                 hostname,
@@ -297,6 +307,13 @@ fn inventory() -> impl Strategy<Value = Inventory> {
                 hca_ports,
                 topology,
                 nccl_confs,
+                named_files,
+                gpu_details,
+                hca_details,
+                port_details,
+                net_details,
+                bridges,
+                system,
             }
         },
     )
@@ -387,7 +404,40 @@ pub(crate) fn to_agent() -> impl Strategy<Value = ToAgent> {
             shared
         })),
         Just(ToAgent::Unlock),
+        listen_request().prop_map(ToAgent::Listen),
+        dial_request().prop_map(ToAgent::Dial),
+        Just(ToAgent::Clock),
     ]
+}
+
+fn listen_request() -> impl Strategy<Value = ListenRequest> {
+    let addresses = vec(any::<Ipv4Addr>(), 0..3);
+    (any::<u32>(), any::<u32>(), key(), addresses, any::<u64>()).prop_map(
+        |(number, nodes, key, addresses, lifetime_ms)| ListenRequest { number, nodes, key, addresses, lifetime_ms },
+    )
+}
+
+fn dial_request() -> impl Strategy<Value = DialRequest> {
+    let target = (any::<u32>(), any::<u32>(), any::<std::net::SocketAddrV4>())
+        .prop_map(|(number, place, address)| DialTarget { number, place, address });
+    (any::<u32>(), key(), vec(target, 0..3), any::<u64>()).prop_map(|(number, key, targets, limit_ms)| DialRequest {
+        number,
+        key,
+        targets,
+        limit_ms,
+    })
+}
+
+fn dialled() -> impl Strategy<Value = Dialled> {
+    let fault = prop_oneof![
+        Just(DialFault::Silent),
+        Just(DialFault::Refused),
+        Just(DialFault::Stranger),
+        text().prop_map(DialFault::NoRoute),
+        text().prop_map(DialFault::Other),
+    ];
+    let outcome = prop_oneof![any::<u64>().prop_map(Ok), fault.prop_map(Err)];
+    (any::<u32>(), any::<u32>(), outcome).prop_map(|(number, place, outcome)| Dialled { number, place, outcome })
 }
 
 pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
@@ -410,5 +460,8 @@ pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
         text().prop_map(FromAgent::Log),
         install_outcome().prop_map(FromAgent::Installation),
         lock_outcome().prop_map(FromAgent::Lock),
+        prop_oneof![vec(any::<u16>(), 0..3).prop_map(Ok), text().prop_map(Err)].prop_map(FromAgent::Listening),
+        vec(dialled(), 0..3).prop_map(FromAgent::Dialled),
+        any::<u64>().prop_map(FromAgent::Clock),
     ]
 }

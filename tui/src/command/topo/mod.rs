@@ -1,5 +1,6 @@
 //! `gdrtune topo`: how the devices of hosts are wired, from their agents or from files.
 
+mod inventory;
 mod json;
 pub(super) mod text;
 
@@ -9,9 +10,9 @@ use std::{
     path::Path,
 };
 
-use gdrtune_node::inventory;
 use gdrtune_profiles::{grammar::topo_file, topology::Machine};
-use gdrtune_session::topology::{HostTopology, Survey, bindings, look, machine};
+use gdrtune_session::topology::{HostInventory, Survey, bindings, look, machine};
+use gdrtune_wire::Inventory;
 
 use crate::{
     cli::{TopoArgs, TopoFormat},
@@ -25,26 +26,34 @@ const FILE_BYTES: u64 = 16 << 20;
 /// Ranks per host where nobody says: nothing runs.
 const NO_RANKS: u32 = 1;
 
+/// What was seen of a machine: all, or how it is wired.
+enum Seen {
+    Inventory(Box<Inventory>),
+    Machine(Machine),
+}
+
+/// Machines by name, or why one was not seen.
+type Looked = Vec<(String, Result<Seen, String>)>;
+
 pub(crate) fn topo(args: &TopoArgs) -> Result<Exit, Failure> {
-    let seen = if args.from.is_empty() { on_hosts(args)? } else { from_files(args)? };
-    let (mut machines, mut failed) = (Vec::new(), Vec::new());
-    for (host, seen) in seen {
-        match seen {
-            Ok(machine) => machines.push((host, machine)),
+    let looked: Looked = if args.from.is_empty() {
+        on_hosts(args)?.into_iter().map(|(host, seen)| (host, seen.map(|all| Seen::Inventory(Box::new(all))))).collect()
+    } else {
+        from_files(args)?
+    };
+    let (mut seen, mut failed) = (Vec::new(), Vec::new());
+    for (host, of_host) in looked {
+        match of_host {
+            Ok(of_host) => seen.push((host, of_host)),
             Err(why) => failed.push((host, why)),
         }
     }
-    if machines.is_empty() {
+    if seen.is_empty() {
         let reasons: Vec<String> = failed.into_iter().map(|(_, why)| why).collect();
         let text = format!("no host can be looked at: {}", reasons.join("; "));
         return Err(Failure::new(Exit::Preflight, anyhow::Error::msg(text)));
     }
-    let bindings = args.bindings.then(|| bindings::of_machines(&machines));
-    let survey = Survey::of(machines);
-    let printed = match args.format {
-        TopoFormat::Text => text::text(&survey, bindings.as_ref()),
-        TopoFormat::Json => format!("{:#}\n", json::document(&survey, bindings.as_ref(), &failed)),
-    };
+    let printed = if args.inventory { inventories(seen, &failed, args.format)? } else { wiring(args, seen, &failed) };
     io::stdout().lock().write_all(printed.as_bytes())?;
     for (host, why) in &failed {
         super::say(&format!("{host}: {why}"));
@@ -52,7 +61,35 @@ pub(crate) fn topo(args: &TopoArgs) -> Result<Exit, Failure> {
     Ok(if failed.is_empty() { Exit::Done } else { Exit::NodesLost })
 }
 
-fn on_hosts(args: &TopoArgs) -> Result<Vec<HostTopology>, Failure> {
+fn wiring(args: &TopoArgs, seen: Vec<(String, Seen)>, failed: &[(String, String)]) -> String {
+    let wired = |(host, seen): (String, Seen)| match seen {
+        Seen::Inventory(inventory) => (host, machine(&inventory)),
+        Seen::Machine(machine) => (host, machine),
+    };
+    let machines: Vec<(String, Machine)> = seen.into_iter().map(wired).collect();
+    let bindings = args.bindings.then(|| bindings::of_machines(&machines));
+    let survey = Survey::of(machines);
+    match args.format {
+        TopoFormat::Text => text::text(&survey, bindings.as_ref()),
+        TopoFormat::Json => format!("{:#}\n", json::document(&survey, bindings.as_ref(), failed)),
+    }
+}
+
+fn inventories(seen: Vec<(String, Seen)>, failed: &[(String, String)], format: TopoFormat) -> Result<String, Failure> {
+    let whole = |(host, seen): (String, Seen)| match seen {
+        Seen::Inventory(inventory) => Ok((host, *inventory)),
+        Seen::Machine(_) => Err(Failure::usage_text(format!(
+            "{host} tells only how a machine is wired: --inventory needs a folder with copies of its files, or hosts"
+        ))),
+    };
+    let seen: Vec<(String, Inventory)> = seen.into_iter().map(whole).collect::<Result<_, _>>()?;
+    Ok(match format {
+        TopoFormat::Text => inventory::text(&seen),
+        TopoFormat::Json => format!("{:#}\n", inventory::document(&seen, failed).map_err(anyhow::Error::from)?),
+    })
+}
+
+fn on_hosts(args: &TopoArgs) -> Result<Vec<HostInventory>, Failure> {
     let place = hosts::resolve(&args.hosts, NO_RANKS, Surroundings::Job)?;
     super::announce(&place)?;
     let runtime = super::runtime()?;
@@ -61,11 +98,11 @@ fn on_hosts(args: &TopoArgs) -> Result<Vec<HostTopology>, Failure> {
 }
 
 /// Every file must be one: whoever names it means it.
-fn from_files(args: &TopoArgs) -> Result<Vec<HostTopology>, Failure> {
+fn from_files(args: &TopoArgs) -> Result<Looked, Failure> {
     args.from.iter().map(|path| Ok((path.display().to_string(), Ok(from_file(path)?)))).collect()
 }
 
-fn from_file(path: &Path) -> Result<Machine, Failure> {
+fn from_file(path: &Path) -> Result<Seen, Failure> {
     let name = path.display().to_string();
     if path.is_dir() {
         return recorded(path);
@@ -85,13 +122,13 @@ fn from_file(path: &Path) -> Result<Machine, Failure> {
     for diagnostic in &odd {
         super::say(&diagnostic.to_string());
     }
-    Ok(machine)
+    Ok(Seen::Machine(machine))
 }
 
 /// A folder with copies of a machine's files.
-fn recorded(folder: &Path) -> Result<Machine, Failure> {
-    let machine = machine(&inventory::read_recorded(folder));
-    if machine.gpus.is_empty() && machine.hcas.is_empty() {
+fn recorded(folder: &Path) -> Result<Seen, Failure> {
+    let inventory = gdrtune_node::inventory::read_recorded(folder);
+    if inventory.topology.gpus.is_empty() && inventory.topology.hcas.is_empty() {
         let text = format!(
             "{}: neither GPUs nor HCAs are in this folder: it needs a machine's sys/devices, sys/bus/pci, sys/class and \
              proc/driver/nvidia, links as links (as `cp -a` and `tar` keep them)",
@@ -99,5 +136,5 @@ fn recorded(folder: &Path) -> Result<Machine, Failure> {
         );
         return Err(Failure::usage_text(text));
     }
-    Ok(machine)
+    Ok(Seen::Inventory(Box::new(inventory)))
 }

@@ -41,14 +41,14 @@ pub(crate) enum Section {
     Diff,
     /// The profile file.
     Toml,
-    /// A file that is made from it.
+    /// A file that is made from it, one of the common ones.
     Emitted(Format),
 }
 
 impl Section {
     /// In the order in which they are turned.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        let emitted = Format::ALL.iter().map(|format| Self::Emitted(*format));
+        let emitted = Format::COMMON.iter().map(|format| Self::Emitted(*format));
         [Self::Rules, Self::Diff, Self::Toml].into_iter().chain(emitted)
     }
 

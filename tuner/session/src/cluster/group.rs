@@ -220,6 +220,11 @@ impl Group {
         self.ranks.iter().all(|r| r.connected.is_some())
     }
 
+    /// What each rank runs with, in rank order.
+    pub(super) fn reports(&self) -> Vec<EngineReport> {
+        self.ranks.iter().map(|rank| rank.connected.clone().unwrap_or_default()).collect()
+    }
+
     /// What the ranks run with, over all of them.
     pub(super) fn report(&self) -> EngineReport {
         probe::merge(self.ranks.iter().filter_map(|r| r.connected.as_ref()))

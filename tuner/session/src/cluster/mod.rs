@@ -62,7 +62,9 @@ pub enum ClusterNote {
         /// Time from the start to a working communicator.
         setup_time: Duration,
         /// What the ranks run with, over all of them.
-        engine: EngineReport,
+        engine: Box<EngineReport>,
+        /// What each runs with, in rank order.
+        ranks: Vec<EngineReport>,
     },
     /// A node is gone.
     NodeLost {
@@ -202,7 +204,10 @@ impl<'a> ClusterBench<'a> {
             | FromAgent::Pong(_)
             | FromAgent::Inventory(_)
             | FromAgent::Lock(_)
-            | FromAgent::Installation(_) => {}
+            | FromAgent::Installation(_)
+            | FromAgent::Listening(_)
+            | FromAgent::Dialled(_)
+            | FromAgent::Clock(_) => {}
         }
     }
 
@@ -252,8 +257,8 @@ impl<'a> ClusterBench<'a> {
             Ok(()) => {
                 let (setup, setup_time) = (describe(setup), begun.elapsed());
                 self.last_report = group.report();
-                let engine = self.last_report.clone();
-                (self.notes)(ClusterNote::WorkersStarted { process: id, setup, setup_time, engine });
+                let (engine, ranks) = (Box::new(self.last_report.clone()), group.reports());
+                (self.notes)(ClusterNote::WorkersStarted { process: id, setup, setup_time, engine, ranks });
                 Ok(group)
             }
             Err(error) => {

@@ -385,8 +385,8 @@ fn run_on(stage: &Stage<'_, '_>, runtime: &Handle, is_new: bool, earlier: Measur
 
 fn record_note(recorder: &Recorder, roster: &Roster<'_>, note: ClusterNote) {
     match note {
-        ClusterNote::WorkersStarted { process, setup, setup_time, engine } => {
-            let (setup_ms, engine) = (setup_time.as_secs_f64() * 1e3, facts::engine_facts(engine));
+        ClusterNote::WorkersStarted { process, setup, setup_time, engine, .. } => {
+            let (setup_ms, engine) = (setup_time.as_secs_f64() * 1e3, facts::engine_facts(*engine));
             recorder.record(Event::WorkersStarted { process, setup, setup_ms, engine });
         }
         ClusterNote::NodeLost { node, why } => {

@@ -28,6 +28,18 @@ pub const OUTPUT_FILES: &[&str] = &[
     "profile.env",
     "nccl.conf",
     "nccl-tuner.csv",
+    "nccl-tuner-stock.csv",
+    "ncclx-tuner.csv",
+    "ncclx-tuner.json",
+    "rccl-tuner.csv",
+    "ucc.conf",
+    "mpirun-tune.conf",
+    "mpirun.app",
+    "slurm.sh",
+    "k8s-configmap.yaml",
+    "k8s-patch.yaml",
+    "torchrun.sh",
+    "Dockerfile.env",
     "profile.json",
     "choices.json",
     "summary.md",
@@ -251,4 +263,19 @@ fn verdicts(verified: &Verified) -> Vec<PointVerdict> {
         })
     };
     points.iter().filter_map(verdict).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use gdrtune_profiles::emit::Format;
+
+    use super::*;
+
+    #[test]
+    fn every_emitted_file_is_claimed_before_the_run() {
+        let emitted: Vec<&str> = Format::ALL.iter().map(|format| format.file_name()).collect();
+        let own = ["profile.toml", "choices.json", "summary.md"];
+        let claimed: Vec<&str> = OUTPUT_FILES.iter().copied().filter(|name| !own.contains(name)).collect();
+        assert_eq!(claimed, emitted);
+    }
 }

@@ -17,13 +17,14 @@ use gdrtune_profiles::{
 use gdrtune_wire::{self as wire, HcaPort, Inventory};
 use tokio::runtime::Handle;
 
+pub(crate) use self::warnings::is_flat;
 pub use self::{compare::Difference, rails::Rail};
 use crate::connect::{self, ConnectError, Register};
 
-/// What is known of one host: what it has, or why that is not known.
-pub type HostTopology = (String, Result<Machine, String>);
+/// What is known of one host: its inventory, or why that is not known.
+pub type HostInventory = (String, Result<Inventory, String>);
 
-/// Reads the topology of every host; one that fails does not keep the others from being read. Blocks; not for a tokio thread.
+/// Reads the inventory of every host; one that fails does not keep the others from being read. Blocks; not for a tokio thread.
 ///
 /// # Errors
 /// [`ConnectError`] where no agent could be started for a reason that lies here, or the user wants no more.
@@ -32,16 +33,14 @@ pub fn look(
     config: FleetConfig,
     hosts: &[Host],
     interrupted: &dyn Fn() -> bool,
-) -> Result<Vec<HostTopology>, ConnectError> {
+) -> Result<Vec<HostInventory>, ConnectError> {
     let register = Register { recorder: None, numbers: &[] };
     let gathered = connect::gather(runtime, config, hosts, register, interrupted)?;
     runtime.block_on(gathered.fleet.shutdown());
     let missing = gathered.missing.map(|refusal| refusal.hosts).unwrap_or_default();
     let why = |node: usize| missing.iter().find(|(missing, _)| *missing == node).map(|(_, why)| why.clone());
     let host = |(node, (host, inventory)): (usize, (&Host, Option<Inventory>))| {
-        let machine =
-            inventory.as_ref().map(machine).ok_or_else(|| why(node).unwrap_or_else(|| "no answer".to_owned()));
-        (host.name.clone(), machine)
+        (host.name.clone(), inventory.ok_or_else(|| why(node).unwrap_or_else(|| "no answer".to_owned())))
     };
     Ok(hosts.iter().zip(gathered.inventories).enumerate().map(host).collect())
 }
@@ -169,7 +168,7 @@ impl Group {
 }
 
 /// The nearest HCAs of a GPU that are not down.
-fn nearest(machine: &Machine, gpu: usize) -> Option<Nearest> {
+pub(crate) fn nearest(machine: &Machine, gpu: usize) -> Option<Nearest> {
     let row = machine.to_hcas.get(gpu)?;
     let working = machine.hcas.iter().zip(row).enumerate().filter(|(_, (hca, _))| !hca.is_down());
     let known: Vec<(usize, PcieDistance)> = working.filter_map(|(at, (_, d))| Some((at, (*d)?))).collect();

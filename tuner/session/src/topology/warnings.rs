@@ -74,14 +74,17 @@ fn unknown(machine: &Machine) -> Option<String> {
     (!names.is_empty()).then(|| format!("{names}: how far the HCAs are is not known: {TOPOLOGY_FILE}"))
 }
 
-/// Virtual machines often have all devices at one bridge, and no NUMA nodes: that is not how the hardware is wired.
-fn flat(machine: &Machine) -> Option<String> {
+/// Whether all devices are at one bridge, without NUMA nodes: virtual machines often show that, and no hardware is wired so.
+pub(crate) fn is_flat(machine: &Machine) -> bool {
     let all: Vec<PcieDistance> = machine.to_hcas.iter().flatten().flatten().copied().collect();
-    let is_flat = machine.gpus.len() > 1
+    machine.gpus.len() > 1
         && !all.is_empty()
         && all.iter().all(|distance| *distance == PcieDistance::Phb)
-        && machine.gpus.iter().all(|gpu| gpu.numa.is_none());
-    is_flat.then(|| {
+        && machine.gpus.iter().all(|gpu| gpu.numa.is_none())
+}
+
+fn flat(machine: &Machine) -> Option<String> {
+    is_flat(machine).then(|| {
         format!(
             "all devices are at one host bridge, without NUMA nodes: that is not how hardware is wired; {TOPOLOGY_FILE}"
         )

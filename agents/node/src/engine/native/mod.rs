@@ -16,7 +16,7 @@ mod pump;
 mod ring;
 mod select;
 mod split;
-mod tcp;
+pub(crate) mod tcp;
 pub(super) mod timing;
 mod transport;
 mod tree;

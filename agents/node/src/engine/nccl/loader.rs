@@ -17,7 +17,7 @@ use crate::engine::EngineError;
 const LINKER_NAMES: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
 
 /// Where NVIDIA's Python wheel (`nvidia-nccl-cu12`) keeps the library, below a folder of packages.
-const WHEEL_PATH: &str = "nvidia/nccl/lib/libnccl.so.2";
+pub(crate) const WHEEL_PATH: &str = "nvidia/nccl/lib/libnccl.so.2";
 
 /// Names of the CUDA driver.
 const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
@@ -131,7 +131,7 @@ pub(super) fn missing_in_driver(functions: &[&'static str]) -> Option<&'static s
 /// Where NCCL may be, best first; `lookup` gives environment variables.
 fn candidates(lookup: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = LINKER_NAMES.iter().map(PathBuf::from).collect();
-    for folder in package_folders(lookup) {
+    for folder in package_folders(Path::new("/"), lookup) {
         let path = folder.join(WHEEL_PATH);
         if path.is_file() && !all.contains(&path) {
             all.push(path);
@@ -140,18 +140,18 @@ fn candidates(lookup: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     all
 }
 
-/// Folders of Python packages: the active environment's first, the system's last.
-fn package_folders(lookup: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+/// Folders of Python packages of the machine below `root`, as they are called there: the active environment's first, the system's last.
+pub(crate) fn package_folders(root: &Path, lookup: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let split = |name: &str| lookup(name).map(|value| std::env::split_paths(&value).collect()).unwrap_or_default();
     let mut folders: Vec<PathBuf> = split("PYTHONPATH");
     let mut prefixes: Vec<PathBuf> = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().flat_map(&split).collect();
-    let interpreters = split("PATH").into_iter().filter(|folder| folder.join("python3").exists());
+    let interpreters = split("PATH").into_iter().filter(|folder| below(root, &folder.join("python3")).exists());
     prefixes.extend(interpreters.filter_map(|folder| folder.parent().map(Path::to_owned)));
     prefixes.extend(lookup("HOME").map(|home| Path::new(&home).join(".local")));
     prefixes.extend(["/usr/local", "/usr"].map(PathBuf::from));
     for prefix in prefixes {
         for library in ["lib", "lib64"] {
-            folders.extend(packages_below(&prefix.join(library)));
+            folders.extend(packages_below(root, &prefix.join(library)));
         }
     }
     folders.retain(|folder| folder.is_absolute());
@@ -159,8 +159,8 @@ fn package_folders(lookup: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
 }
 
 /// `python3*/site-packages` and `python3*/dist-packages` below a `lib` folder, newest Python first.
-fn packages_below(library: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(library).into_iter().flatten().flatten();
+fn packages_below(root: &Path, library: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(below(root, library)).into_iter().flatten().flatten();
     let is_python = |name: &OsString| name.to_string_lossy().starts_with("python3");
     let mut pythons: Vec<OsString> = entries.map(|entry| entry.file_name()).filter(is_python).collect();
     // `python3.9` before `python3.10`, as numbers.
@@ -170,6 +170,11 @@ fn packages_below(library: &Path) -> Vec<PathBuf> {
         .rev()
         .flat_map(|python| ["site-packages", "dist-packages"].map(|kind| library.join(python).join(kind)))
         .collect()
+}
+
+/// Where a path of the machine below `root` is here. A relative one is as it is.
+fn below(root: &Path, path: &Path) -> PathBuf {
+    path.strip_prefix("/").map_or(path.to_owned(), |inner| root.join(inner))
 }
 
 #[cfg(test)]

@@ -10,11 +10,12 @@ use std::{
     path::Path,
 };
 
+use gdrtune_profiles::grammar::nccl_log::Ran;
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::{
     config::LOG_REQUEST_VARIABLES,
-    log::{self, Facts, Ran},
+    log::{self, Facts},
 };
 use crate::engine::EngineError;
 

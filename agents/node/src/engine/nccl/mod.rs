@@ -26,6 +26,7 @@ pub use self::config::{
     GPU_VARIABLE, HOST_ID_VARIABLE, LIBRARY_VARIABLE, LOCAL_RANK_VARIABLE, LOG_REQUEST_VARIABLES, LOG_VARIABLE,
     NCCL_PLUGIN_VARIABLE, NcclConfig, PLUGIN_VARIABLE, RULES_VARIABLE,
 };
+pub(crate) use self::loader::{WHEEL_PATH, package_folders};
 use self::{
     bootstrap::Bootstrap,
     communicator::Communicator,
@@ -302,6 +303,7 @@ impl Engine for NcclEngine {
             device: Some(ready.device.name.clone()),
             channels: ready.facts().and_then(|facts| facts.channels),
             network: ready.facts().map(|facts| facts.network.clone()),
+            gdr_log: ready.facts().map(log::Facts::gdr_lines).unwrap_or_default(),
             plugin_log: ready.log.as_ref().map(|log| log.facts.tuner.clone()).unwrap_or_default(),
         }
     }

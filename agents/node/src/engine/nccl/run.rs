@@ -5,12 +5,12 @@ mod laps;
 
 use std::time::Instant;
 
-use gdrtune_profiles::vocab::Choice;
+use gdrtune_profiles::{grammar::nccl_log::Ran, vocab::Choice};
 use gdrtune_wire::{Item, ItemOutcome, Prediction, Times};
 
 pub(super) use self::laps::MOST_EVENTS;
 use self::{captured::Captured, laps::Laps};
-use super::{Ready, Tuner, communicator::NcclCall, log::Ran, memory::FLAGS, tuner_link::Decision};
+use super::{Ready, Tuner, communicator::NcclCall, memory::FLAGS, tuner_link::Decision};
 use crate::engine::{
     EngineError,
     native::{

@@ -130,7 +130,7 @@ impl Comm {
         // SAFETY: as above.
         unsafe { call.receive.copy_from_nonoverlapping(result.as_ptr(), received.min(result.len())) };
         purpose::log(selection, self.size(call), self.rank);
-        purpose::pay(selection, started);
+        purpose::pay(selection, self.size(call), started);
         SUCCESS
     }
 

@@ -7,7 +7,7 @@ use std::{
     sync::{Mutex, OnceLock, PoisonError},
 };
 
-use crate::purpose::{self, Selection};
+use crate::purpose::{self, Network, Selection};
 
 /// Subsystems of a message; the numbers are NCCL's (`src/include/nccl_common.h`).
 pub(crate) const INIT: u64 = 0x1;
@@ -108,10 +108,45 @@ pub(crate) fn logger() -> *mut c_void {
     plugin_log as *mut c_void
 }
 
+/// What decides about GPU Direct RDMA, in the forms of NCCL 2.28 (`src/init.cc`, `src/transport/net_ib.cc`, `src/graph/topo.cc`,
+/// `src/graph/paths.cc`).
+fn log_network(rank: usize, world: usize) {
+    let [major, minor, patch] = [purpose::version() / 10_000, purpose::version() / 100 % 100, purpose::version() % 100];
+    info(INIT, &format!("NCCL version {major}.{minor}.{patch}+cuda12.9"));
+    for name in ["NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ"] {
+        if let Ok(value) = std::env::var(name) {
+            let dot = if value.parse::<i64>().is_ok() { "." } else { "" };
+            info(ENV, &format!("{name} set by environment to {value}{dot}"));
+        }
+    }
+    let start = "comm 0x1 rank";
+    info(
+        INIT,
+        &format!(
+            "ncclCommInitRank {start} {rank} nranks {world} cudaDev 0 nvmlDev 0 busId 1000 commId 0x1 - Init START"
+        ),
+    );
+    let network = purpose::network();
+    if network == Network::Sockets {
+        info(INIT | NET, "NET/IB : No device found.");
+        return;
+    }
+    info(INIT | NET, "NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB lo:127.0.0.1<0>");
+    let can = if network == Network::Indirect { "Disabled" } else { "Enabled" };
+    info(NET, &format!("NET/IB : GPU Direct RDMA {can} for HCA 0 'mlx5_0'"));
+    // From 2.29 on it does not say this.
+    if let (Network::Distant { distance }, ..22_900) = (network, purpose::version()) {
+        let ([far, level], [_, receives]) = (purpose::distances(distance), purpose::direct());
+        let (verdict, sign) = if receives { ("Enabled", "<=") } else { ("Disabled", ">") };
+        info(NET, &format!("GPU Direct RDMA {verdict} for GPU {rank} / HCA 0 (distance {far} {sign} {level})"));
+    }
+}
+
 /// What a communicator says of itself: each rank is a node of its own, with its neighbours on the ring over the network.
 pub(crate) fn log_communicator(rank: usize, world: usize) {
     let channels = purpose::channel_ceiling();
-    let (send, receive) = purpose::transports();
+    let [send, receive] = purpose::transports();
+    log_network(rank, world);
     let (next, previous) = ((rank + 1) % world, (rank + world - 1) % world);
     for channel in (0..channels).filter(|_| world > 1) {
         info(INIT | NET, &format!("Channel {channel:02}/0 : {previous}[0] -> {rank}[0] [receive] via {receive}"));

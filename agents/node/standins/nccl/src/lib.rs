@@ -11,7 +11,9 @@
 //! | `STANDIN_NCCL_FAULT` | `hang`, `crash`, `wrong`, `late` or `error`, then `:COLLECTIVE:ALGORITHM:PROTOCOL[:RANK]`; rank 0 |
 //! | | `substitute:COLLECTIVE:ALGORITHM:PROTOCOL:ALGORITHM:PROTOCOL:CHANNELS`: runs the second choice for the first |
 //! | `STANDIN_NCCL_CHANNELS` | most channels of a call (2), whatever is asked for |
-//! | `STANDIN_NCCL_GDR` | 1: connections are by GPU Direct RDMA; `send`: only those that send; else they are sockets |
+//! | `STANDIN_NCCL_GDR` | 1: connections are by GPU Direct RDMA; `send`: only those that send; `none`: HCAs that cannot; |
+//! | | `PIX`, `PXB`, `PHB`, `SYS`: HCAs that far, so that `NCCL_NET_GDR_LEVEL` and `_READ` decide; else they are sockets |
+//! | `STANDIN_NCCL_GDR_COSTS` | microseconds with and without it, `4096=100:300,1073741824=2000:2500`: calls up to so many bytes |
 //! | `STANDIN_NCCL_INIT_ERROR` | warnings, separated by `|`, with which the communicator fails |
 //! | `STANDIN_NCCL_BYPASS` | 1: the tuner plugin is loaded, and never asked; `unopened`: it cannot be loaded |
 //! | `STANDIN_NCCL_CAPTURE` | 0: calls on a stream that captures are refused |

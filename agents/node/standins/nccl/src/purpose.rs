@@ -83,13 +83,69 @@ pub(crate) fn channel_ceiling() -> i32 {
     variable("STANDIN_NCCL_CHANNELS").and_then(|value| value.parse().ok()).unwrap_or(DEFAULT_CHANNELS)
 }
 
-/// How a rank sends, and how it receives.
-pub(crate) fn transports() -> (&'static str, &'static str) {
+/// Path types that a level can name, and their numbers in NCCL 2.28 and in 2.19 to 2.25 (`src/graph/topo.h`).
+const LEVELS: [(&str, u32, u32); 5] = [("LOC", 0, 0), ("PIX", 4, 3), ("PXB", 5, 4), ("PHB", 8, 6), ("SYS", 9, 7)];
+
+/// NCCL's own level.
+const DEFAULT_LEVEL: &str = "PXB";
+
+/// What the ranks' network is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Network {
+    Sockets,
+    /// HCAs that always reach GPU memory, or only to send.
+    Direct {
+        receives: bool,
+    },
+    /// HCAs that cannot.
+    Indirect,
+    /// HCAs that can, at this distance: NCCL's variables decide.
+    Distant {
+        distance: usize,
+    },
+}
+
+pub(crate) fn network() -> Network {
     match variable("STANDIN_NCCL_GDR").as_deref() {
-        Some("1") => ("NET/IB/0/GDRDMA", "NET/IB/0/GDRDMA"),
-        Some("send") => ("NET/IB/0/GDRDMA", "NET/IB/0"),
-        _ => ("NET/Socket/0", "NET/Socket/0"),
+        Some("1") => Network::Direct { receives: true },
+        Some("send") => Network::Direct { receives: false },
+        Some("none") => Network::Indirect,
+        Some(name) => level(name).map_or(Network::Sockets, |distance| Network::Distant { distance }),
+        None => Network::Sockets,
     }
+}
+
+fn level(name: &str) -> Option<usize> {
+    LEVELS.iter().position(|(known, ..)| *known == name)
+}
+
+/// The largest distance that is allowed.
+fn allowed() -> usize {
+    let set = variable("NCCL_NET_GDR_LEVEL").and_then(|name| level(&name));
+    set.or(level(DEFAULT_LEVEL)).unwrap_or_default()
+}
+
+/// A distance and the level, as this version writes them.
+pub(crate) fn distances(distance: usize) -> [u32; 2] {
+    [distance, allowed()].map(|at| if version() < 22_600 { LEVELS[at].2 } else { LEVELS[at].1 })
+}
+
+/// Whether the rank's sends and receives are by GPU Direct RDMA.
+pub(crate) fn direct() -> [bool; 2] {
+    match network() {
+        Network::Sockets | Network::Indirect => [false; 2],
+        Network::Direct { receives } => [true, receives],
+        Network::Distant { distance } => {
+            let is_near = distance <= allowed();
+            [is_near && variable("NCCL_NET_GDR_READ").is_none_or(|value| value != "0"), is_near]
+        }
+    }
+}
+
+/// How a rank sends, and how it receives.
+pub(crate) fn transports() -> [&'static str; 2] {
+    let by_hca = |is_direct| if is_direct { "NET/IB/0/GDRDMA" } else { "NET/IB/0" };
+    if network() == Network::Sockets { ["NET/Socket/0"; 2] } else { direct().map(by_hca) }
 }
 
 /// What runs in the place of a choice that is to be substituted, on all ranks.
@@ -150,20 +206,35 @@ pub(crate) fn fault(selection: Selection, rank: usize) -> Option<Fault> {
 }
 
 /// Lets the time pass that the call is to take, since `started`.
-pub(crate) fn pay(selection: Selection, started: Instant) {
-    let Some(costs) = variable("STANDIN_NCCL_COSTS") else { return };
-    let cost_us = costs.split(',').find_map(|entry| {
-        let (pattern, us) = entry.split_once('=')?;
-        let pattern: Vec<&str> = pattern.split(':').collect();
-        let is_meant = selection.matches(&pattern) || pattern == ["own"] && selection.is_own;
-        if is_meant { us.parse().ok() } else { None }
-    });
-    let until = started + Duration::from_micros(cost_us.unwrap_or(0));
+pub(crate) fn pay(selection: Selection, bytes: usize, started: Instant) {
+    let by_choice = || variable("STANDIN_NCCL_COSTS").and_then(|costs| cost_us(&costs, selection));
+    let Some(cost_us) = network_cost_us(bytes).or_else(by_choice) else { return };
+    let until = started + Duration::from_micros(cost_us);
     // Ranks that compete for a core would measure each other; the rest is too short for a timer.
     std::thread::sleep(until.saturating_duration_since(Instant::now()).saturating_sub(INEXACT));
     while Instant::now() < until {
         std::thread::yield_now();
     }
+}
+
+/// By the size of the call, and by whether all its data goes by GPU Direct RDMA.
+fn network_cost_us(bytes: usize) -> Option<u64> {
+    let costs = variable("STANDIN_NCCL_GDR_COSTS")?;
+    costs.split(',').find_map(|entry| {
+        let (most_bytes, us) = entry.split_once('=')?;
+        let (direct_us, indirect_us) = us.split_once(':')?;
+        let us = if direct() == [true; 2] { direct_us } else { indirect_us };
+        if bytes <= most_bytes.parse().ok()? { us.parse().ok() } else { None }
+    })
+}
+
+fn cost_us(costs: &str, selection: Selection) -> Option<u64> {
+    costs.split(',').find_map(|entry| {
+        let (pattern, us) = entry.split_once('=')?;
+        let pattern: Vec<&str> = pattern.split(':').collect();
+        let is_meant = selection.matches(&pattern) || pattern == ["own"] && selection.is_own;
+        if is_meant { us.parse().ok() } else { None }
+    })
 }
 
 /// Writes what ran to the log of rank 0.

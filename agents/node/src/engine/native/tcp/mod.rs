@@ -7,6 +7,7 @@ mod acceptor;
 mod binding;
 mod handshake;
 mod interfaces;
+pub(crate) mod reach;
 
 use std::{
     io::{self, ErrorKind, Read, Write},
@@ -171,7 +172,7 @@ impl Mesh {
         let address = self.peers[link.0 as usize][self.rail(link.1)].address;
         loop {
             let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-            let failure = match self.dial_once(link, address, left) {
+            let failure = match dial_once(&self.identity, link, address, left) {
                 Ok(stream) => return Ok(stream),
                 Err(failure) => failure,
             };
@@ -183,27 +184,28 @@ impl Mesh {
             std::thread::sleep(RETRY_PAUSE);
         }
     }
+}
 
-    fn dial_once(&self, link: Link, address: SocketAddr, left: Duration) -> Result<TcpStream, DialError> {
-        let limit = left.min(HANDSHAKE_LIMIT);
-        let mut stream = TcpStream::connect_timeout(&address, limit)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(limit))?;
-        stream.set_write_timeout(Some(limit))?;
-        let nonce = fresh_nonce()?;
-        let hello = Hello { from: self.identity.rank, to: link.0, lane: link.1 as u32, nonce };
-        stream.write_all(&hello.encode())?;
-        let mut reply = [0; REPLY_BYTES];
-        stream.read_exact(&mut reply)?;
-        let (Some(theirs), Some(proof)) = (reply.first_chunk(), reply.last_chunk::<PROOF_BYTES>()) else {
-            return Err(DialError::NotOurs);
-        };
-        if !is_same_proof(proof, &prove(&self.identity.key, End::Listening, &hello, theirs)) {
-            return Err(DialError::NotOurs);
-        }
-        stream.write_all(&prove(&self.identity.key, End::Dialling, &hello, theirs))?;
-        Ok(stream)
+/// One attempt to dial a peer and to prove ourselves to each other. Waits no longer than `left` for each step.
+fn dial_once(identity: &Identity, link: Link, address: SocketAddr, left: Duration) -> Result<TcpStream, DialError> {
+    let limit = left.min(HANDSHAKE_LIMIT);
+    let mut stream = TcpStream::connect_timeout(&address, limit)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(limit))?;
+    stream.set_write_timeout(Some(limit))?;
+    let nonce = fresh_nonce()?;
+    let hello = Hello { from: identity.rank, to: link.0, lane: link.1 as u32, nonce };
+    stream.write_all(&hello.encode())?;
+    let mut reply = [0; REPLY_BYTES];
+    stream.read_exact(&mut reply)?;
+    let (Some(theirs), Some(proof)) = (reply.first_chunk(), reply.last_chunk::<PROOF_BYTES>()) else {
+        return Err(DialError::NotOurs);
+    };
+    if !is_same_proof(proof, &prove(&identity.key, End::Listening, &hello, theirs)) {
+        return Err(DialError::NotOurs);
     }
+    stream.write_all(&prove(&identity.key, End::Dialling, &hello, theirs))?;
+    Ok(stream)
 }
 
 /// Makes a proven connection ready for data.

@@ -1,10 +1,18 @@
 //! What a node has: the answer to [`crate::ToAgent::Inventory`]. Part of the messages, under the same rules.
 
+mod gpu;
+mod hca;
+mod net;
+mod pcie;
+mod system;
+
 use gdrtune_profiles::{
     topology::{GpuPath, PcieLink},
     vocab::{Environment, PcieDistance},
 };
 use serde::{Deserialize, Serialize};
+
+pub use self::{gpu::*, hca::*, net::*, pcie::*, system::*};
 
 /// What a node has, as far as its agent could read it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -42,6 +50,20 @@ pub struct Inventory {
     pub topology: Topology,
     /// Files of NCCL's settings that are there, in the order in which NCCL reads them: the first that sets a variable wins.
     pub nccl_confs: Vec<ConfFile>,
+    /// Files that NCCL's variables name, in the environment or in those.
+    pub named_files: Vec<NamedFile>,
+    /// Details of the GPUs by their numbers: of those that `nvidia-smi` names, else of [`Topology::gpus`]. They tell their addresses.
+    pub gpu_details: Vec<GpuDetails>,
+    /// Details of [`Topology::hcas`], in their order.
+    pub hca_details: Vec<HcaDetails>,
+    /// Details of [`Inventory::hca_ports`], in their order.
+    pub port_details: Vec<PortDetails>,
+    /// Details of [`Topology::nets`], in their order.
+    pub net_details: Vec<NetDetails>,
+    /// Bridges above GPUs and RDMA adapters, by address.
+    pub bridges: Vec<PcieBridge>,
+    /// The node as a whole.
+    pub system: System,
 }
 
 /// Devices of a node and where they are plugged in. A virtual machine may hide all of it.
@@ -140,6 +162,17 @@ pub struct ConfFile {
     pub path: String,
     /// What it says.
     pub text: String,
+}
+
+/// A file that one of NCCL's variables names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedFile {
+    /// The variable.
+    pub variable: String,
+    /// Its value, an absolute path.
+    pub path: String,
+    /// Why it cannot be read, where it cannot.
+    pub problem: Option<String>,
 }
 
 /// A process that uses a GPU or HCA.

@@ -1,0 +1,237 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::lint::Kind;
+
+const TEXT: &str = "# about\n\nexport NCCL_IB_HCA='=mlx5_0:1'\n";
+
+/// Kinds of scripts as sites have them: `|` marks where the block belongs.
+const SCRIPTS: &[(Place, &str)] = &[
+    (Place::Batch, "#!/bin/bash\n#SBATCH -N 4\n#SBATCH --ntasks-per-node=8\n|\nmodule load nccl\nsrun ./train\n"),
+    (Place::Batch, "#!/bin/bash\n# of the lab\n\n#SBATCH -N 4\n|# says what it does\nsrun ./train\n#SBATCH -n 1\n"),
+    (Place::Batch, "#!/bin/bash -l\r\n#SBATCH -N 2\r\n|srun ./train\r\n"),
+    (Place::Batch, "#!/bin/sh\n#SBATCH -N 1\n|##SBATCH -n 3\nset -eu\n\n# no line break at the end\nsrun ./train"),
+    (Place::Batch, "#!/bin/bash\n\t# tabs\n#SBATCH\t-N 1\n|\tsrun\ta\n"),
+    (Place::Shell, "#!/bin/sh\n|echo hi\n"),
+    (Place::Shell, "#!/bin/sh\n# licence\n# more of it\n|\n# about echo\necho hi\n"),
+    (Place::Shell, "#!/bin/sh\n|# about echo\necho hi\n"),
+    (Place::Shell, "|export PATH=/opt/bin:$PATH\n"),
+    (Place::Shell, "|\n\nexport A=1\n"),
+    (Place::Shell, "\u{feff}#!/bin/bash\n|cat <<EOF\n# gdrtune: begin\nEOF\n"),
+    (Place::Shell, "|"),
+    (Place::Shell, "#!/bin/bash|"),
+    (Place::Shell, "#!/bin/bash\n#PBS -l nodes=2\n#BSUB -n 2\n|mpirun ./x\n"),
+    (Place::NcclConf, "# site's\n# own\n|\nNCCL_DEBUG=WARN\n"),
+    (Place::NcclConf, "|NCCL_DEBUG=WARN"),
+    (Place::Env, "A=1\nB=2\n|"),
+    (Place::Env, "A=1\nB=2|"),
+    (Place::Env, "A=1\r\nB=2\r\n|"),
+    (Place::Dockerfile, "# syntax=docker/dockerfile:1\nFROM a AS b\nRUN x\n\nFROM \\\n  c\n|ENV Z=1\nRUN y"),
+    (
+        Place::Dockerfile,
+        "FROM a\n|RUN <<EOF cat <<-'X'\nFROM no\nEOF\nFROM no\nX\nRUN echo \\\n  # FROM comment\n  FROM no\nCMD [\"x\"]\n",
+    ),
+    (Place::Dockerfile, "ARG V=1\nfrom a:${V}|"),
+];
+
+fn put_in(bytes: &[u8], place: Place) -> Vec<u8> {
+    apply(bytes, place, TEXT, "f").unwrap()
+}
+
+#[test]
+fn a_block_goes_where_it_belongs_and_out_again() {
+    assert!(20 <= SCRIPTS.len());
+    for (place, marked) in SCRIPTS {
+        let (before, after) = marked.split_once('|').unwrap();
+        let script = format!("{before}{after}");
+        let with = put_in(script.as_bytes(), *place);
+        let found = find(&with, "f").unwrap().unwrap();
+        assert!(with.starts_with(before.as_bytes()), "{script:?}");
+        assert!(with.ends_with(after.as_bytes()), "{script:?}");
+        // An unended last line gets a line break before the block.
+        let gap = found.bytes.start - before.len();
+        assert!(gap == 0 || before.len() + gap == found.bytes.start && after.is_empty(), "{script:?}");
+        assert_eq!(state(Some(&found), TEXT), State::Current, "{script:?}");
+        assert_eq!(put_in(&with, *place), with, "a second time changes nothing: {script:?}");
+        assert_eq!(remove(&with, &found), script.as_bytes(), "{script:?}");
+        let is_crlf = script.contains("\r\n");
+        let lines_of_block = String::from_utf8(with[found.bytes.clone()].to_vec()).unwrap();
+        assert_eq!(lines_of_block.contains("\r\n"), is_crlf, "{script:?}");
+        assert_eq!(
+            lines_of_block.matches('\n').count() - lines_of_block.matches("\r\n").count() > 0,
+            !is_crlf || !script.ends_with('\n')
+        );
+    }
+}
+
+#[test]
+fn an_update_changes_the_block_alone() {
+    for (place, marked) in SCRIPTS {
+        let script = marked.replace('|', "");
+        let with = put_in(script.as_bytes(), *place);
+        let other = apply(&with, *place, "export NCCL_NET='IB'\n", "f").unwrap();
+        let found = find(&other, "f").unwrap().unwrap();
+        assert_eq!(state(Some(&found), TEXT), State::Stale);
+        assert_eq!(state(Some(&found), "export NCCL_NET='IB'\n"), State::Current);
+        assert_eq!(remove(&other, &found), script.as_bytes(), "{script:?}");
+    }
+}
+
+#[test]
+fn edits_by_hand_are_seen() {
+    let with = String::from_utf8(put_in(b"#!/bin/sh\n", Place::Shell)).unwrap();
+    let of = |text: &str| state(find(text.as_bytes(), "f").unwrap().as_ref(), TEXT);
+    assert_eq!(of("#!/bin/sh\n"), State::Missing);
+    assert_eq!(of(&with), State::Current);
+    assert_eq!(of(&with.replace("mlx5_0:1", "mlx5_1:1")), State::Edited);
+    assert_eq!(of(&with.replace("# about\n", "# about \n")), State::Edited);
+    assert_eq!(of(&with.replace('\n', "\r\n")), State::Current, "an editor's line breaks are no edit");
+    assert_eq!(of(&format!("echo\n{with}")), State::Current, "lines may move");
+}
+
+#[test]
+fn marks_that_do_not_pair_are_errors_with_their_line() {
+    let with = String::from_utf8(put_in(b"", Place::Shell)).unwrap();
+    let (begin, end) = (with.lines().next().unwrap(), END);
+    for (text, message) in [
+        (
+            format!("x\n{begin}\n"),
+            "f:2: the managed block that begins here has no end mark (`# gdrtune: end of managed block`)",
+        ),
+        (
+            format!("{begin}\n{begin}\n{end}\n"),
+            "f:2: a managed block begins within that of line 1: an end mark is missing, or the marks are nested",
+        ),
+        (
+            format!("{with}{with}"),
+            "f:6: a second managed block begins here, after that of line 1: take one of them out by hand",
+        ),
+        (format!("x\n\n{end}\n"), "f:3: a managed block ends here that never began"),
+        ("a\nb\0\n".to_owned(), "f:2: a NUL byte: the file is no text in an encoding with ASCII in it (UTF-16?)"),
+    ] {
+        assert_eq!(find(text.as_bytes(), "f").unwrap_err().to_string(), message);
+        assert_eq!(apply(text.as_bytes(), Place::Shell, TEXT, "f").unwrap_err().to_string(), message);
+    }
+    let no_place = |text: &str| apply(text.as_bytes(), Place::Dockerfile, TEXT, "f").unwrap_err().to_string();
+    assert_eq!(no_place("RUN x\n"), "f:1: there is no FROM, and ENV comes after one");
+    assert!(
+        no_place("# syntax=x\n# escape=`\nFROM a\n").starts_with("f:2: the Dockerfile has another escape character")
+    );
+}
+
+#[test]
+fn kinds_of_files_are_told_or_refused() {
+    for (name, text, expected) in [
+        ("job.sbatch", "#!/bin/bash\n#SBATCH -N 1\n", Ok(Place::Batch)),
+        ("env.sh", "export A=1\n", Ok(Place::Shell)),
+        ("run", "#!/usr/bin/env -S bash -l\n", Ok(Place::Shell)),
+        ("nccl.conf", "", Ok(Place::NcclConf)),
+        ("x.env", "A=1\n", Ok(Place::Env)),
+        ("Dockerfile", "FROM a\n", Ok(Place::Dockerfile)),
+        ("x.csh", "setenv A 1\n", Err("it is for csh")),
+        ("x", "#!/bin/tcsh\nsetenv A 1\n", Err("it is for tcsh")),
+        ("x.py", "#!/usr/bin/env python3\n", Err("it is no kind of file")),
+        ("x.yaml", "kind: Pod\n", Err("a manifest takes no block")),
+        ("x.csv", "allreduce,0,8,ring,ll,1,1,1\n", Err("a tuner CSV is emitted whole")),
+    ] {
+        let place = Place::of(name, text, None);
+        match expected {
+            Ok(expected) => assert_eq!(place, Ok(expected), "{name}"),
+            Err(why) => assert!(place.as_ref().is_err_and(|error| error.starts_with(why)), "{name}: {place:?}"),
+        }
+    }
+    assert_eq!(
+        Place::of("x.py", "#!/usr/bin/env python3\n", Some(Kind::Shell)).unwrap_err().split(',').next(),
+        Some("it is for python3")
+    );
+}
+
+#[test]
+fn lines_that_set_the_same_are_told_with_whose_value_counts() {
+    let told = |place: Place, script: &str, block: &str| -> Vec<String> {
+        let with = String::from_utf8(apply(script.as_bytes(), place, block, "f").unwrap()).unwrap();
+        let found = find(with.as_bytes(), "f").unwrap().unwrap();
+        conflicts(&with, place, &found, "f").iter().map(ToString::to_string).collect()
+    };
+    let shell = "#!/bin/sh\nNCCL_IB_HCA=mlx5_1 srun x\nexport NCCL_IB_HCA==mlx5_1\n: \"${NCCL_IB_HCA:=x}\"\nexport NCCL_NET=IB\n";
+    assert_eq!(
+        told(Place::Shell, shell, TEXT),
+        [
+            "f:7: warning: this command gets another NCCL_IB_HCA than the block sets",
+            "f:8: warning: NCCL_IB_HCA is set here again: this value counts, not the block's",
+        ]
+    );
+    let before = "#!/bin/sh\nexport NCCL_IB_HCA=x\n# gdrtune: begin of managed block, sha256 0;\n# gdrtune: end of managed block\n";
+    assert_eq!(
+        told(Place::Shell, before, TEXT),
+        ["f:2: warning: NCCL_IB_HCA is set here, before the block, whose value counts after it"]
+    );
+    let keep = ": \"${NCCL_IB_HCA:=x}\"; export NCCL_IB_HCA\n";
+    assert_eq!(
+        told(Place::Shell, before, keep),
+        ["f:2: warning: NCCL_IB_HCA is set here, before the block, which keeps this value"]
+    );
+    assert_eq!(
+        told(Place::NcclConf, "# c\n\nNCCL_NET=IB\n", "NCCL_NET=Socket\n"),
+        ["f:6: warning: NCCL_NET is set here again: NCCL keeps the first value, which is the block's"]
+    );
+    assert_eq!(
+        told(Place::Dockerfile, "FROM a\nENV NCCL_NET=IB\n", "ENV NCCL_NET=\"Socket\"\n"),
+        ["f:5: warning: NCCL_NET is set here again: this value counts, not the block's"]
+    );
+}
+
+#[test]
+fn differences_are_as_diff_writes_them() {
+    let shown = |old: &str, new: &str| String::from_utf8(unified("f", old.as_bytes(), new.as_bytes())).unwrap();
+    assert_eq!(shown("a\n", "a\n"), "");
+    assert_eq!(
+        shown("1\n2\n3\n4\n5\n6\n7\n8\n", "1\n2\n3\n4\nx\n5\n6\n7\n8\n"),
+        "--- f\n+++ f\n@@ -2,6 +2,7 @@\n 2\n 3\n 4\n+x\n 5\n 6\n 7\n"
+    );
+    assert_eq!(shown("", "x\n"), "--- f\n+++ f\n@@ -0,0 +1,1 @@\n+x\n");
+    assert_eq!(
+        shown("a", "a\nb"),
+        "--- f\n+++ f\n@@ -1,1 +1,2 @@\n-a\n\\ No newline at end of file\n+a\n+b\n\\ No newline at end of file\n"
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_file_gets_its_block_and_gives_it_back(
+        bytes in prop_oneof![
+            proptest::collection::vec(1_u8.., 0..200),
+            proptest::collection::vec(proptest::sample::select(b"#!\n\r\t \\FROM<SBATCH\xff".to_vec()), 0..80),
+        ],
+        text in "([ -~]{0,20}\n){0,4}",
+        place in proptest::sample::select(vec![Place::Shell, Place::Batch, Place::NcclConf, Place::Env, Place::Dockerfile]),
+    ) {
+        if let Ok(with) = apply(&bytes, place, &text, "f") {
+            let found = find(&with, "f").unwrap().unwrap();
+            prop_assert_eq!(state(Some(&found), &text), State::Current);
+            prop_assert_eq!(&apply(&with, place, &text, "f").unwrap(), &with);
+            prop_assert_eq!(remove(&with, &found), bytes.clone());
+            let updated = apply(&with, place, TEXT, "f").unwrap();
+            let found = find(&updated, "f").unwrap().unwrap();
+            prop_assert_eq!(remove(&updated, &found), bytes);
+        } else {
+            prop_assert_eq!(place, Place::Dockerfile, "only a Dockerfile may have no place for it");
+        }
+    }
+
+    #[test]
+    fn any_difference_is_one_that_patch_takes(old in "([ab]\n){0,8}[ab]?", new in "([ab]\n){0,8}[ab]?") {
+        let difference = String::from_utf8(unified("f", old.as_bytes(), new.as_bytes())).unwrap();
+        prop_assert_eq!(difference.is_empty(), old == new);
+        // The lines without the added ones are the old text's, and the other way round.
+        let side = |sign: char| -> Vec<&str> {
+            let body = difference.lines().skip(3).filter(|line| !line.starts_with('\\'));
+            body.filter(|line| line.starts_with([' ', sign])).map(|line| &line[1..]).collect()
+        };
+        let lines = |text: &str| -> Vec<String> { text.lines().map(str::to_owned).collect() };
+        for (sign, text) in [('-', &old), ('+', &new)] {
+            let lines = lines(text);
+            prop_assert!(lines.windows(side(sign).len().max(1)).any(|window| window == side(sign)) || side(sign).is_empty());
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Findings for people: the worst first, in lines that fit 80 columns.
+//!
+//! ```text
+//! ✗ FAIL
+//!   gdr-path  node[01-03]
+//!       no peer memory module is loaded, and no DMA-BUF
+//!       fix: modprobe nvidia-peermem
+//!
+//! - SKIP
+//!   hca-mtu, hca-rate: no HCA
+//!
+//! ✓ PASS
+//!   gpu-driver-loaded, gpu-driver-version
+//!
+//! 3 hosts: 1 FAIL, 0 WARN, 2 SKIP, 2 PASS
+//! ```
+
+use std::collections::BTreeMap;
+
+use gdrtune_fleet::hosts::fold;
+use gdrtune_session::doctor::{Facts, Finding, Status, checks};
+
+use super::{super::printable, COLUMNS};
+use crate::ui::{
+    Charset, Glyphs,
+    text::{count, wrap},
+};
+
+/// Everything, ending with a line break.
+pub(super) fn text(facts: &Facts, findings: &[Finding], charset: Charset) -> String {
+    let glyphs = Glyphs::of(charset);
+    let hosts = facts.nodes.len() + facts.unusable.len();
+    let all: Vec<&str> = facts.nodes.iter().map(|node| node.host.as_str()).collect();
+    let mut lines = Vec::new();
+    for status in Status::WORST_FIRST {
+        let of: Vec<&Finding> = findings.iter().filter(|finding| finding.status == status).collect();
+        if of.is_empty() {
+            continue;
+        }
+        lines.push(format!("{} {}", symbol(status, &glyphs), status.name()));
+        match status {
+            Status::Fail | Status::Warn => of.iter().for_each(|finding| fault(finding, &mut lines)),
+            Status::Skip => skipped(&of, &all, &mut lines),
+            Status::Pass => {
+                let ids: Vec<String> = of.iter().map(|finding| with_hosts(finding, &all)).collect();
+                block(&ids.join(", "), 2, &mut lines);
+            }
+        }
+        lines.push(String::new());
+    }
+    lines.push(format!("{}: {}", count(hosts as u64, "host"), counts(findings)));
+    let is_bad = findings.iter().any(|finding| finding.status >= Status::Warn);
+    if is_bad {
+        lines.push("gdrtune doctor explain ID says what a check looks at, and why".to_owned());
+    }
+    // Names of hosts, devices and files are others' words.
+    lines.iter().map(|line| printable(line.trim_end()) + "\n").collect()
+}
+
+const fn symbol(status: Status, glyphs: &Glyphs) -> &'static str {
+    match status {
+        Status::Fail => glyphs.failed,
+        Status::Warn => glyphs.alert,
+        Status::Skip => "-",
+        Status::Pass => glyphs.ok,
+    }
+}
+
+/// A text in lines behind an indent.
+fn block(text: &str, indent: usize, lines: &mut Vec<String>) {
+    let wrapped = wrap(text, COLUMNS - indent);
+    lines.extend(wrapped.into_iter().map(|line| format!("{}{line}", " ".repeat(indent))));
+}
+
+fn fault(finding: &Finding, lines: &mut Vec<String>) {
+    let hosts = fold(&finding.hosts);
+    block(&format!("{} {hosts}", finding.id), 2, lines);
+    block(&finding.evidence, 6, lines);
+    if let Some(fix) = &finding.fix {
+        block(&format!("fix: {fix}"), 6, lines);
+    }
+}
+
+/// `hca-rate`, and its hosts where these are not all.
+fn with_hosts(finding: &Finding, all: &[&str]) -> String {
+    if finding.hosts.is_empty() || finding.hosts == all {
+        finding.id.to_owned()
+    } else {
+        format!("{} ({})", finding.id, fold(&finding.hosts))
+    }
+}
+
+/// Checks that were left out, by why.
+fn skipped(of: &[&Finding], all: &[&str], lines: &mut Vec<String>) {
+    let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
+    for finding in of {
+        let id = with_hosts(finding, all);
+        match reasons.iter_mut().find(|(why, _)| *why == finding.evidence) {
+            Some((_, ids)) => ids.push(id),
+            None => reasons.push((&finding.evidence, vec![id])),
+        }
+    }
+    for (why, ids) in &reasons {
+        block(&format!("{}: {why}", ids.join(", ")), 2, lines);
+    }
+}
+
+/// How many checks came to what, each counted as the worst that it found.
+fn counts(findings: &[Finding]) -> String {
+    let mut worst: BTreeMap<&str, Status> = BTreeMap::new();
+    for finding in findings {
+        let known = worst.entry(finding.id).or_insert(finding.status);
+        *known = (*known).max(finding.status);
+    }
+    let number = |status: Status| checks().filter(|check| worst.get(check.id) == Some(&status)).count();
+    let words: Vec<String> =
+        Status::WORST_FIRST.iter().map(|status| format!("{} {}", number(*status), status.name())).collect();
+    words.join(", ")
+}

@@ -1,0 +1,98 @@
+//! `gdrtune gdr`: whether GPU Direct RDMA is used, by logs that are there, or what it gains, measured.
+
+mod verdict;
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+};
+
+use gdrtune_profiles::gdr::{Log, render};
+
+use crate::{
+    cli::GdrArgs,
+    exit::{Exit, Failure},
+};
+
+/// Most bytes of a line that are kept: NCCL cuts its own at 1024, and launchers put a label before them.
+const LINE_BYTES: usize = 16 << 10;
+
+/// What is read of a file at once.
+const READ_BYTES: usize = 256 << 10;
+
+pub(crate) fn gdr(args: &GdrArgs) -> Result<Exit, Failure> {
+    if args.log.is_empty() { verdict::verdict(args) } else { explain(&args.log, args.json) }
+}
+
+/// Says what logs say.
+fn explain(files: &[PathBuf], as_json: bool) -> Result<Exit, Failure> {
+    let mut log = Log::new();
+    for path in files {
+        read(path, &mut log)
+            .map_err(|error| Failure::usage(anyhow::Error::from(error).context(format!("read {}", path.display()))))?;
+    }
+    let report = log.finish();
+    if report.hosts.is_empty() && report.versions.is_empty() {
+        let failure = Failure::new(Exit::NothingMatched, anyhow::anyhow!("no line of NCCL is in there"));
+        return Err(failure.with_hint("run the job with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET,ENV"));
+    }
+    let text = if as_json { format!("{:#}\n", render::json(&report)) } else { render::text(&report) };
+    io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(if report.has_findings() { Exit::Findings } else { Exit::Done })
+}
+
+fn read(path: &Path, log: &mut Log) -> io::Result<()> {
+    log.begin(&path.display().to_string());
+    if path.as_os_str() == "-" {
+        return lines(&mut BufReader::with_capacity(READ_BYTES, io::stdin().lock()), log);
+    }
+    lines(&mut BufReader::with_capacity(READ_BYTES, File::open(path)?), log)
+}
+
+/// Hands on every line. Of one that has no end in sight, the beginning.
+fn lines(reader: &mut dyn BufRead, log: &mut Log) -> io::Result<()> {
+    let mut line = Vec::new();
+    loop {
+        let chunk = reader.fill_buf()?;
+        if chunk.is_empty() {
+            break;
+        }
+        let end = chunk.iter().position(|byte| *byte == b'\n');
+        let part = &chunk[..end.unwrap_or(chunk.len())];
+        line.extend_from_slice(&part[..part.len().min(LINE_BYTES.saturating_sub(line.len()))]);
+        let used = part.len() + usize::from(end.is_some());
+        reader.consume(used);
+        if end.is_some() {
+            log.take(&line);
+            line.clear();
+        }
+    }
+    if !line.is_empty() {
+        log.take(&line);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_cut_where_they_end_or_get_too_long() {
+        let line = |rank: u32| {
+            format!("n1:{rank}:1 [0] NCCL INFO Channel 00/0 : {rank}[0] -> 9[0] [send] via NET/IB/0/GDRDMA")
+        };
+        let endless = "x".repeat(3 * LINE_BYTES);
+        let text = format!("{}\n{endless}\n\n{}\r\n{}", line(1), line(2), line(3));
+        for capacity in [1, 7, 64, READ_BYTES] {
+            let mut log = Log::new();
+            log.begin("a");
+            lines(&mut BufReader::with_capacity(capacity, text.as_bytes()), &mut log).unwrap();
+            let report = log.finish();
+            let ranks = &report.communicators[0].ranks;
+            let places: Vec<u64> = ranks.iter().map(|rank| rank.uses[0].evidence.line).collect();
+            assert_eq!(places, [1, 4, 5], "{capacity}");
+        }
+    }
+}

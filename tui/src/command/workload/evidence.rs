@@ -1,0 +1,98 @@
+//! Where times are from: the store of a run, or a profile and the choices beside it.
+
+use std::{fs, path::Path};
+
+use gdrtune_profiles::profile::{PointChoice, Profile};
+use gdrtune_session::{
+    event::{Event, Record},
+    evidence, store,
+};
+use gdrtune_tuner::predict::{Measured, measured_by_profile};
+
+use crate::{cli::EvidenceArgs, exit::Failure, paths};
+
+/// Name of the file beside a profile that has the search's pick for every point.
+const CHOICES: &str = "choices.json";
+
+/// Measured times of a job shape.
+pub(super) struct Evidence {
+    /// At every point that has one.
+    pub(super) measured: Vec<Measured>,
+    /// Nodes, and ranks over all of them.
+    pub(super) shape: (u32, u32),
+    /// Where they are from, for people.
+    pub(super) origin: String,
+}
+
+/// The evidence of `profile`, which is the file `path`: its run's store, or what it says itself.
+///
+/// # Errors
+/// Wrong use: a run that is not the profile's, or files that cannot be read.
+pub(super) fn of_profile(args: &EvidenceArgs, path: &Path, profile: &Profile) -> Result<Evidence, Failure> {
+    let shape = args.shape.unwrap_or((profile.cluster.nodes, profile.cluster.ranks));
+    let dir = paths::runs_dir()?;
+    let stored = match &args.run {
+        Some(run) => Some(store::find_run(&dir, run).map_err(Failure::usage)?),
+        None => Some(store::path_of(&dir, &profile.run.id)).filter(|stored| stored.is_file()),
+    };
+    if let Some(stored) = stored {
+        let records = store::read_run(&stored).map_err(Failure::usage)?.records;
+        let run = run_of(&records);
+        if run != Some(profile.run.id.as_str()) {
+            let run = run.unwrap_or("none");
+            let text = format!("--run: {} is of the run {run}, the profile of {}", stored.display(), profile.run.id);
+            return Err(Failure::usage_text(text));
+        }
+        let origin = format!("the store of run {}: medians of the default arm, speed-ups of the A/B", profile.run.id);
+        return Ok(Evidence { measured: evidence::measured(&records, shape), shape, origin });
+    }
+    let choices = path.with_file_name(CHOICES);
+    let (picks, and) = match fs::read_to_string(&choices) {
+        Ok(text) => (picks(&text, &choices)?, format!(" and {}", choices.display())),
+        Err(_) => (Vec::new(), String::new()),
+    };
+    let origin = format!(
+        "{}{and} alone, as the store of run {} is not here: sizes that no rule covers have none, and those of one rule have the \
+         speed-up of all its sizes together",
+        path.display(),
+        profile.run.id
+    );
+    Ok(Evidence { measured: measured_by_profile(profile, &picks, shape), shape, origin })
+}
+
+/// The evidence of a run without its profile.
+///
+/// # Errors
+/// Wrong use: no such run.
+pub(super) fn of_run(args: &EvidenceArgs, run: &str) -> Result<Evidence, Failure> {
+    let stored = store::find_run(&paths::runs_dir()?, run).map_err(Failure::usage)?;
+    let records = store::read_run(&stored).map_err(Failure::usage)?.records;
+    let shape = args.shape.or_else(|| first_shape(&records)).unwrap_or_default();
+    let origin = format!("the store of run {}: medians of the default arm", run_of(&records).unwrap_or_default());
+    Ok(Evidence { measured: evidence::measured(&records, shape), shape, origin })
+}
+
+fn run_of(records: &[Record]) -> Option<&str> {
+    records.iter().find_map(|record| match &record.event {
+        Event::RunStarted { run, .. } => Some(run.as_str()),
+        _ => None,
+    })
+}
+
+/// The first of a run's shapes, or the only one.
+fn first_shape(records: &[Record]) -> Option<(u32, u32)> {
+    let shape = |record: &Record| match record.event {
+        Event::Shape { nodes, ranks, .. } => Some((nodes, ranks)),
+        _ => None,
+    };
+    let whole = |record: &Record| match record.event {
+        Event::RunStarted { nodes, ranks, .. } => Some((nodes, ranks)),
+        _ => None,
+    };
+    records.iter().find_map(shape).or_else(|| records.iter().find_map(whole))
+}
+
+fn picks(text: &str, path: &Path) -> Result<Vec<PointChoice>, Failure> {
+    serde_json::from_str(text)
+        .map_err(|error| Failure::usage(anyhow::Error::from(error).context(format!("read {}", path.display()))))
+}

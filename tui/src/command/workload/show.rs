@@ -1,0 +1,199 @@
+//! `gdrtune workload show`: where the bytes are.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    io::{self, Write as _},
+};
+
+use gdrtune_profiles::{
+    size::Size,
+    vocab::{Collective, Point},
+    workload::{Counting, Workload},
+};
+use gdrtune_tuner::predict::{Measured, Ratio, default_time};
+use serde_json::{Value, json};
+
+use super::{calls, evidence, iec};
+use crate::{
+    cli::ShowWorkloadArgs,
+    command::{presets, read_profile, say},
+    exit::{Exit, Failure},
+    ui::text,
+};
+
+/// Sizes of a collective that have a line each; of more, those of a doubling share one.
+const LINES: usize = 24;
+
+/// Columns of the longest bar, so that a line has 80.
+const BAR: usize = 25;
+
+pub(super) fn show(args: &ShowWorkloadArgs) -> Result<Exit, Failure> {
+    let workload = presets::workload_argument(&args.workload)?;
+    let evidence = match (&args.profile, &args.evidence.run) {
+        (Some(path), _) => {
+            let profile = read_profile(path)?.profile;
+            Some(evidence::of_profile(&args.evidence, path, &profile)?)
+        }
+        (None, Some(run)) => Some(evidence::of_run(&args.evidence, run)?),
+        (None, None) => None,
+    };
+    let measured = evidence.as_ref().map_or(&[][..], |evidence| &evidence.measured);
+    let picture = Picture::of(&workload, measured);
+    let printed = if args.json {
+        format!("{:#}\n", picture.document(evidence.as_ref().map(|evidence| evidence.origin.as_str())))
+    } else {
+        picture.text()
+    };
+    io::stdout().write_all(printed.as_bytes())?;
+    if let Some(evidence) = &evidence {
+        let (nodes, ranks) = evidence.shape;
+        say(&format!("times of {}, by {}", text::shape(nodes, ranks), evidence.origin));
+        let without = picture.lines.iter().filter(|line| line.time_us.is_none()).count();
+        if 0 < without {
+            let sizes = text::count(without as u64, "size");
+            say(&format!("no time for {sizes}: outside of what was measured, so not in the shares of time"));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// A size, or sizes of a doubling.
+struct Line {
+    low: Point,
+    high: u64,
+    calls: f64,
+    bytes: f64,
+    /// Time of all its calls with the defaults, where it is known of every size.
+    time_us: Option<f64>,
+}
+
+struct Picture<'a> {
+    workload: &'a Workload,
+    lines: Vec<Line>,
+    has_times: bool,
+}
+
+impl<'a> Picture<'a> {
+    fn of(workload: &'a Workload, measured: &[Measured]) -> Self {
+        let line = |(point, calls): &(Point, f64)| Line {
+            low: *point,
+            high: point.bytes,
+            calls: *calls,
+            bytes: point.bytes as f64 * calls,
+            time_us: default_time(*point, measured).map(|time_us| time_us * calls),
+        };
+        Self { workload, lines: workload.calls.iter().map(line).collect(), has_times: !measured.is_empty() }
+    }
+
+    /// What a part of `lines` is of all, by `value`.
+    fn total(&self, value: impl Fn(&Line) -> f64) -> f64 {
+        self.lines.iter().map(value).sum()
+    }
+
+    fn words(&self) -> (&'static str, &'static str) {
+        match self.workload.counting {
+            Counting::CallsPerStep => ("calls", "a step"),
+            Counting::Weights => ("weight", "in all, by weights"),
+        }
+    }
+
+    /// The lines of a collective: one for each size, or one for each doubling.
+    fn folded(&self, collective: Collective) -> Vec<Line> {
+        let own: Vec<&Line> = self.lines.iter().filter(|line| line.low.collective == collective).collect();
+        let bin = |line: &Line| if own.len() <= LINES { line.low.bytes } else { u64::from(line.low.bytes.ilog2()) };
+        let mut folded: BTreeMap<u64, Line> = BTreeMap::new();
+        for line in &own {
+            let add = |sum: &mut Line| {
+                sum.high = sum.high.max(line.high);
+                (sum.calls, sum.bytes) = (sum.calls + line.calls, sum.bytes + line.bytes);
+                sum.time_us = sum.time_us.zip(line.time_us).map(|(sum, own)| sum + own);
+            };
+            folded.entry(bin(line)).and_modify(add).or_insert(Line { ..**line });
+        }
+        folded.into_values().collect()
+    }
+
+    fn text(&self) -> String {
+        let Workload { name, about, .. } = self.workload;
+        let (word, unit) = self.words();
+        let (bytes, all_calls) = (self.total(|line| line.bytes), self.total(|line| line.calls));
+        let time = self.total(|line| line.time_us.unwrap_or_default());
+        let head = if about.is_empty() { name.clone() } else { format!("{name}: {about}") };
+        let mut printed = String::new();
+        for line in text::wrap(&text::one_line(&head), super::COLUMNS) {
+            // Writing to a string cannot fail.
+            writeln!(printed, "{line}").ok();
+        }
+        let times =
+            if 0.0 < time { format!(", {} of the default arm", text::duration_label(time)) } else { String::new() };
+        writeln!(printed, "{} {word}, {} {unit}{times}", calls(all_calls), iec(bytes)).ok();
+        for collective in Collective::ALL {
+            let lines = self.folded(*collective);
+            if lines.is_empty() {
+                continue;
+            }
+            let share = lines.iter().map(|line| line.bytes).sum::<f64>() / bytes;
+            writeln!(printed, "\n{collective}, {} of the bytes", percent(share)).ok();
+            let of_time = if self.has_times { format!("{:>8}", "of time") } else { String::new() };
+            writeln!(printed, "{:>17} {word:>9} {:>10}{:>9}{of_time}", "size", "bytes", "of bytes").ok();
+            for line in &lines {
+                writeln!(printed, "{}", self.row(line, bytes, time).trim_end()).ok();
+            }
+        }
+        printed
+    }
+
+    fn row(&self, line: &Line, bytes: f64, time: f64) -> String {
+        let size = if line.high == line.low.bytes {
+            Size(line.high).to_string()
+        } else {
+            format!("{}-{}", iec(line.low.bytes as f64).replace(' ', ""), iec(line.high as f64).replace(' ', ""))
+        };
+        let share = line.bytes / bytes;
+        let of_time = match line.time_us {
+            _ if !self.has_times => String::new(),
+            Some(own) => format!("{:>8}", percent(own / time)),
+            None => format!("{:>8}", "?"),
+        };
+        let bar = "#".repeat((share * BAR as f64).round() as usize);
+        format!("{size:>17} {:>9} {:>10}{:>9}{of_time}  {bar}", calls(line.calls), iec(line.bytes), percent(share))
+    }
+
+    fn document(&self, origin: Option<&str>) -> Value {
+        let (bytes, all_calls) = (self.total(|line| line.bytes), self.total(|line| line.calls));
+        let time = self.total(|line| line.time_us.unwrap_or_default());
+        let point = |line: &Line| {
+            json!({
+                "collective": line.low.collective,
+                "bytes": line.low.bytes,
+                "calls": line.calls,
+                "share_of_calls": line.calls / all_calls,
+                "share_of_bytes": line.bytes / bytes,
+                "default_us": line.time_us.map(|time_us| time_us / line.calls),
+                "share_of_time": line.time_us.map(|time_us| time_us / time),
+            })
+        };
+        json!({
+            "schema_version": 1,
+            "name": self.workload.name,
+            "about": self.workload.about,
+            "per_step": self.workload.counting == Counting::CallsPerStep,
+            "calls": all_calls,
+            "bytes": bytes,
+            "default_us": (self.has_times).then_some(time),
+            "times_from": origin,
+            "points": self.lines.iter().map(point).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// `99.9 %`.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// `1.12x (1.08 to 1.16)`.
+pub(super) fn interval(ratio: Ratio) -> String {
+    format!("{:.2}x ({:.2} to {:.2})", ratio.median, ratio.low, ratio.high)
+}
