@@ -15,8 +15,8 @@ use crate::{
         native::ring::{Layout, PULSE, Streams, Wire, outgoing_word},
     },
     verbs::{
-        Access, Caps, Completion, CompletionQueue, Endpoint, HostMemory, Local, Mark, PathOptions, QueuePair, Region,
-        Remote, RemoteRegion, VerbsError, Work,
+        Access, Caps, Completion, CompletionQueue, Endpoint, HostMemory, Local, Mark, PathOptions, PortState,
+        QueuePair, Region, Remote, RemoteRegion, VerbsError, Work,
     },
 };
 
@@ -31,8 +31,9 @@ const SIGNAL_EVERY: u64 = 16;
 const INLINE_BYTES: usize = 64;
 
 /// Silence after which a waiting rank writes a word to its peer, whose adapter acknowledges that by itself. So a cut link shows
-/// within this and the time that the adapter tries ([`crate::verbs::Timeouts`]), however little there is to send.
-const PULSE_AFTER: Duration = Duration::from_millis(100);
+/// within this and the time that the adapter tries ([`crate::verbs::Timeouts`]), however little there is to send. An adapter that
+/// is still silent then is not believed any more: `rdma_rxe` was seen to forget writes when its link went down.
+const PULSE_AFTER: Duration = Duration::from_millis(50);
 
 /// The name of work that receives; writes are numbered from 0.
 const RECEIVE: u64 = u64::MAX;
@@ -100,7 +101,8 @@ impl Half {
             completions: vec![],
             arrivals: VecDeque::new(),
         };
-        Ok(Connection { wire, streams: Streams::new(&layout), pulse: None })
+        let patience = options.timeouts.gives_up_within();
+        Ok(Connection { wire, streams: Streams::new(&layout), patience, pulse: None })
     }
 }
 
@@ -108,8 +110,18 @@ impl Half {
 pub(super) struct Connection {
     wire: QueueWire,
     streams: Streams,
-    /// The last pulse: its number, and when it was sent.
-    pulse: Option<(u64, Instant)>,
+    /// How long the adapter may take to say what became of a write.
+    patience: Duration,
+    pulse: Option<Pulse>,
+}
+
+/// The last word that was written to show that the peer can be reached.
+struct Pulse {
+    /// The write whose completion is waited for.
+    number: u64,
+    sent: Instant,
+    /// When the port was looked at last.
+    looked: Instant,
 }
 
 impl transport::Connection for Connection {
@@ -127,15 +139,26 @@ impl transport::Connection for Connection {
 
     fn look(&mut self, quiet: Duration) -> Result<(), EngineError> {
         self.wire.poll()?;
-        let is_due = match self.pulse {
-            None => true,
-            Some((number, sent)) => self.wire.completed > number && sent.elapsed() >= PULSE_AFTER,
-        };
-        if quiet >= PULSE_AFTER && is_due {
-            let number = self.wire.posted;
-            if self.wire.post(outgoing_word(PULSE), 8, PULSE, None, true)? {
-                self.pulse = Some((number, Instant::now()));
+        if quiet < PULSE_AFTER {
+            return Ok(());
+        }
+        match &mut self.pulse {
+            Some(pulse) if pulse.number < self.wire.completed => {
+                if PULSE_AFTER <= pulse.sent.elapsed() {
+                    self.pulse = Some(self.wire.pulse()?);
+                }
             }
+            None => self.pulse = Some(self.wire.pulse()?),
+            Some(pulse) if self.patience < pulse.sent.elapsed() => {
+                let why = format!("nothing became of a write for {} ms", pulse.sent.elapsed().as_millis());
+                return Err(self.wire.lost_by(&why));
+            }
+            // A write that takes long: the port may know why.
+            Some(pulse) if PULSE_AFTER <= pulse.looked.elapsed() => {
+                pulse.looked = Instant::now();
+                self.wire.check_port()?;
+            }
+            Some(_) => {}
         }
         Ok(())
     }
@@ -160,6 +183,25 @@ struct QueueWire {
 impl QueueWire {
     fn lost(&self, error: &VerbsError) -> EngineError {
         EngineError::PeerLost { rank: self.peer, why: error.to_string() }
+    }
+
+    fn lost_by(&self, why: &str) -> EngineError {
+        let (device, port) = (self.qp.device().name(), self.qp.port());
+        EngineError::PeerLost { rank: self.peer, why: format!("{why} on {device} port {port}") }
+    }
+
+    /// Writes a word to the peer. Where there is no room for it, what is under way serves as well.
+    fn pulse(&mut self) -> Result<Pulse, EngineError> {
+        let posted = self.posted;
+        let is_posted = self.post(outgoing_word(PULSE), 8, PULSE, None, true)?;
+        let now = Instant::now();
+        Ok(Pulse { number: if is_posted { posted } else { self.completed }, sent: now, looked: now })
+    }
+
+    /// An error where the port does not carry data any more.
+    fn check_port(&self) -> Result<(), EngineError> {
+        let port = self.qp.device().port(self.qp.port()).map_err(|error| self.lost(&error))?;
+        if port.state == PortState::ACTIVE { Ok(()) } else { Err(self.lost_by(&format!("the link is {}", port.state))) }
     }
 
     /// Takes completions.
