@@ -115,7 +115,7 @@ fn of_a_simulation_nothing_is_live_but_for_that_engine() {
     let mut profile = nccl();
     profile.run.engine = Engine::Sim;
     let (plain, asked) = (EmitOptions::plain(), for_engine(Engine::Sim));
-    assert_eq!((live(&profile, &plain).as_str(), live_rules(&profile, &plain).len()), ("", 0));
+    assert_eq!((live(&profile, &plain).as_str(), live_rules(&profile, &plain).len()), ("defaults", 0));
     assert_eq!(live(&profile, &asked), live(&nccl(), &plain), "all the same");
     for (file, text) in emit_all(&profile, &plain).unwrap() {
         let is_json = text.starts_with('{');
