@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use sha2::{Digest as _, Sha256};
 
-pub use conflicts::conflicts;
+pub use conflicts::{Conflict, conflicts};
 pub use place::Place;
 pub use unified::unified;
 

@@ -203,7 +203,11 @@ mod tests {
             assert!(error(&other, "/opt").contains(expected), "{}", error(&other, "/opt"));
         }
         other.rule.clear();
-        assert!(package(&other, b"", "/opt", "1").is_ok(), "the binding of NICs carries over");
+        assert!(error(&other, "/opt").contains("nothing to install"), "a simulation's binding does not carry over");
+        for engine in [Engine::Native, Engine::Replay] {
+            other.run.engine = engine;
+            assert!(package(&other, b"", "/opt", "1").is_ok(), "the binding of NICs carries over from {engine}");
+        }
         other.env.retain(|setting| setting.name.starts_with("GDRTUNE_"));
         assert!(error(&other, "/opt").contains("nothing to install"));
         let long = format!("/{}", "x".repeat(230));

@@ -1,6 +1,7 @@
 //! Workload files: what a job calls, and how often in a step. For choosing what counts, not for running the job.
 //!
 //! ```toml
+//! ranks = 8              # of the communicator, where that is known
 //! [[call]]
 //! collective = "allreduce"
 //! bytes = "25M"          # a size, a list or a range, as in --sizes; a range steps by `factor` (default 4)
@@ -39,6 +40,8 @@ pub struct Workload {
     pub about: String,
     /// What the weights are.
     pub counting: Counting,
+    /// Ranks of the communicator that its calls are of, where that is known.
+    pub ranks: Option<u64>,
     /// Every collective and size once, in point order, with its weight above 0.
     pub calls: Vec<(Point, f64)>,
 }
@@ -57,6 +60,7 @@ pub enum Counting {
 struct File {
     #[serde(default)]
     about: String,
+    ranks: Option<Spanned<u64>>,
     #[serde(default)]
     call: Vec<Spanned<CallFields>>,
 }
@@ -133,7 +137,11 @@ impl Workload {
     /// [`TextError`] says file, line, column, cause and the nearest valid name.
     pub fn parse(text: &str, file: &str) -> Result<Self, TextError> {
         let source = Source { text, file };
-        let File { about, call } = source.fields(source.table()?)?;
+        let File { about, ranks, call } = source.fields(source.table()?)?;
+        if let Some(none) = ranks.as_ref().filter(|ranks| *ranks.get_ref() == 0) {
+            return Err(source.wrong(none, "a communicator has 1 rank or more"));
+        }
+        let ranks = ranks.map(Spanned::into_inner);
         let Some(first) = call.first() else {
             let start = Spanned::new(0..0, ());
             return Err(source.wrong(&start, "a workload without calls: begin with [[call]], collective and bytes"));
@@ -151,8 +159,18 @@ impl Workload {
                 return Err(source.wrong(&call.get_ref().bytes, cause));
             }
         }
-        Ok(Self { name: source.stem(), about, counting, calls: calls.into_iter().collect() })
+        Ok(Self { name: source.stem(), about, counting, ranks, calls: calls.into_iter().collect() })
     }
+}
+
+/// What to know where the workload `name` is of communicators of `ranks` ranks, and no time is: those are of `measured` ranks.
+pub fn other_ranks(name: &str, ranks: Option<u64>, measured: &[u32]) -> Option<String> {
+    let ranks = ranks.filter(|ranks| measured.iter().all(|of| u64::from(*of) != *ranks))?;
+    let measured: Vec<String> = measured.iter().map(ToString::to_string).collect();
+    let measured = measured.join(" and ");
+    Some(format!(
+        "workload {name} is of {ranks} ranks, times are of {measured}: the same calls of other numbers of ranks take other times"
+    ))
 }
 
 fn sizes(source: Source<'_>, call: &CallFields) -> Result<Vec<u64>, TextError> {
@@ -226,13 +244,14 @@ mod tests {
             (good.replace("per_step", "per_stp"), "did you mean `per_step`?"),
             (
                 good.replace("[[call]]", "[[cal]]"),
-                "w.toml:1:3: unknown field `cal`: use one of about, call; did you mean",
+                "w.toml:1:3: unknown field `cal`: use one of about, ranks, call; did you mean",
             ),
             (
                 good.replace("\"1K\"", "\"12T\""),
                 "w.toml:3:9: `12T` is not a size: write bytes or a whole number with K",
             ),
             (good.replace("\"1K\"", "-4"), "w.toml:3:9: "),
+            (format!("ranks = 0\n{good}"), "w.toml:1:9: a communicator has 1 rank or more"),
             (good.replace("\"1K\"", "0"), "w.toml:3:9: a call of 0 bytes takes no time"),
             (good.replace("\"1K\"", "\"4K-1K\""), "w.toml:3:9: the range `4K-1K` runs backwards"),
             (

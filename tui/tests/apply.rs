@@ -89,7 +89,10 @@ fn a_block_is_shown_put_in_checked_updated_and_taken_out() {
     fs::write(home.path("job.sbatch"), home.text("job.sbatch").replace("='8'", "='9'")).unwrap();
     let (code, said) = home.check();
     assert_eq!(code, Some(6));
-    assert!(said.contains("job.sbatch:3: the block was edited by hand"), "{said}");
+    assert!(
+        said.contains("job.sbatch:3: the block was edited by hand: gdrtune apply takes the edit back; to keep it"),
+        "{said}"
+    );
     let overwritten = home.apply(&["job.sbatch", "-p", "profile.toml", "-y"]);
     assert!(stderr(&overwritten).contains("warning: the block was edited by hand"), "{}", stderr(&overwritten));
     assert_eq!(home.check().0, Some(0));
@@ -167,6 +170,33 @@ fn a_later_line_that_wins_is_told() {
     assert!(run.status.success());
     let said = stderr(&run);
     assert!(said.contains(": warning: NCCL_IB_HCA is set here again: this value counts, not the block's\n"), "{said}");
+    let (code, said) = home.check();
+    assert_eq!(code, Some(6), "{said}");
+    assert!(said.ends_with(": warning: NCCL_IB_HCA is set here again: this value counts, not the block's\n"), "{said}");
+
+    // An earlier line is told where the block is put in, but the block's value counts.
+    fs::write(home.path("job.sbatch"), SCRIPT.replace("srun", "export NCCL_IB_HCA==mlx5_9\nsrun")).unwrap();
+    home.put_in();
+    let moved = home.text("job.sbatch").replacen("#!/bin/bash\n", "#!/bin/bash\nexport NCCL_IB_HCA==mlx5_9\n", 1);
+    fs::write(home.path("job.sbatch"), moved.replace("\nexport NCCL_IB_HCA==mlx5_9\nsrun", "\nsrun")).unwrap();
+    assert_eq!(home.check(), (Some(0), String::new()));
+}
+
+#[test]
+fn a_simulated_profile_is_written_only_where_that_is_asked_for() {
+    let home = Home::new();
+    let text = home.text("profile.toml").replace("engine = \"nccl\"", "engine = \"sim\"");
+    fs::write(home.path("profile.toml"), text).unwrap();
+    for more in ["--yes", "--check"] {
+        let run = home.apply(&["job.sbatch", "--profile", "profile.toml", more]);
+        assert_eq!(run.status.code(), Some(2), "{}", stderr(&run));
+        let said = "profile.toml: a simulated profile: --for-engine sim writes it all the same";
+        assert!(stderr(&run).contains(said), "{}", stderr(&run));
+        assert_eq!(home.text("job.sbatch"), SCRIPT);
+    }
+    let run = home.apply(&["job.sbatch", "--profile", "profile.toml", "--yes", "--for-engine", "sim"]);
+    assert!(run.status.success(), "{}", stderr(&run));
+    assert!(home.text("job.sbatch").contains("\nexport NCCL_IB_HCA="));
 }
 
 /// Runs a program on the script's folder; its standard output.

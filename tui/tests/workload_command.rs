@@ -105,6 +105,20 @@ fn a_log_becomes_a_workload_that_tune_takes_and_predict_tells_of() {
     let elsewhere = output(gdrtune(home).env("GDRTUNE_STATE_DIR", home.join("none")).arg("workload").args(args));
     assert!(stdout(&elsewhere).contains("alone, as the store of run"), "{}{}", stdout(&elsewhere), stderr(&elsewhere));
 
+    // One collective more, that nobody measured: no step is told of, and the file's ranks are not those of the times.
+    assert!(file.contains("\nranks = 4\n"), "{file}");
+    let more = file + "\n[[call]]\ncollective = \"alltoall\"\nbytes = \"300M\"\nper_step = 1\n";
+    fs::write(home.join("more.toml"), more).unwrap();
+    let args = ["predict", "more.toml", "--profile", "out/profile.toml", "--step-ms", "840"];
+    let run = workload(home, &args);
+    let told = stdout(&run);
+    let first = told.lines().next().unwrap_or_default();
+    assert!(first.starts_with("only 7.6 % of the bytes were measured: no prediction for the step"), "{told}");
+    assert!(!told.contains("840.000 ms") && told.contains("what was measured of it: "), "{told}");
+    assert!(stderr(&run).contains("warning: workload more is of 4 ranks, times are of "), "{}", stderr(&run));
+    let json: Value = serde_json::from_str(&stdout(&workload(home, &[&args[..], &["--json"]].concat()))).unwrap();
+    assert!(json["step"].is_null() && json["workload_ranks"] == 4, "{json:#}");
+
     let shown = stdout(&workload(home, &["show", "job.toml", "--profile", "out/profile.toml"]));
     assert!(shown.contains("of time") && shown.contains("  25M         1   25.0 MiB  100.0 %"), "{shown}");
     let last = stdout(&workload(home, &["show", "job.toml", "--run", "last", "--json"]));
@@ -162,6 +176,12 @@ fn an_estimate_tells_its_formulas_and_writes_a_file_for_each_group() {
     let json: Value = serde_json::from_str(&stdout(&workload(home, &[&job[..], &["--json"]].concat()))).unwrap();
     assert_eq!((&json["groups"][0]["name"], &json["groups"][0]["ranks"]), (&"tp".into(), &8.into()));
     refused(home, &[&job[..], &["--group", "ep"]].concat(), 2, "no group `ep` with calls: there are tp, dp");
+    assert!(one.contains("\nranks = 8\n"), "{one}");
+    refused(home, &[&job[..], &["--out", "job"]].concat(), 2, "job already holds ");
+    workload(home, &[&job[..], &["--out", "job", "--force"]].concat());
+    let heads = "--tp: the 64 attention heads of Llama 3 70B cannot be spread over 3 ranks alike";
+    refused(home, &["estimate", "--params", "70B", "--tp", "3"], 2, heads);
+    refused(home, &["estimate", "--params", "70"], 2, "did you mean 70B?");
     refused(home, &["estimate", "--params", "70X"], 2, "no number of parameters");
     refused(home, &["estimate", "--params", "70B", "--dp", "0"], 2, "--dp: a group has 1 to 1048576 ranks");
 }

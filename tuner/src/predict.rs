@@ -114,6 +114,13 @@ pub fn predict(workload: &Workload, profile: &Profile, shape: (u32, u32), measur
 }
 
 impl Prediction {
+    /// Part of a step's bytes that has a time, from 0 to 1.
+    pub fn measured_share(&self) -> f64 {
+        let known: f64 = self.points.iter().map(|times| times.point.bytes as f64 * times.calls).sum();
+        let unknown: f64 = self.unknown.iter().map(|(point, calls, _)| point.bytes as f64 * calls).sum();
+        known / (known + unknown)
+    }
+
     /// The sums over all sizes whose times are known.
     pub fn sums(&self) -> StepSums {
         let sum = |time: &dyn Fn(&PointTimes) -> f64| self.points.iter().map(|times| times.calls * time(times)).sum();

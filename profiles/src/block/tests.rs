@@ -151,7 +151,7 @@ fn lines_that_set_the_same_are_told_with_whose_value_counts() {
     let told = |place: Place, script: &str, block: &str| -> Vec<String> {
         let with = String::from_utf8(apply(script.as_bytes(), place, block, "f").unwrap()).unwrap();
         let found = find(with.as_bytes(), "f").unwrap().unwrap();
-        conflicts(&with, place, &found, "f").iter().map(ToString::to_string).collect()
+        conflicts(&with, place, &found, "f").iter().map(|conflict| conflict.told.to_string()).collect()
     };
     let shell = "#!/bin/sh\nNCCL_IB_HCA=mlx5_1 srun x\nexport NCCL_IB_HCA==mlx5_1\n: \"${NCCL_IB_HCA:=x}\"\nexport NCCL_NET=IB\n";
     assert_eq!(

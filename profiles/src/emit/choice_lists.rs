@@ -84,7 +84,9 @@ pub(super) fn add(profile: &Profile, is_live: bool, settings: &mut Vec<Setting>,
                 algorithms.insert(collective, BTreeSet::from([rule.algorithm]));
                 protocols.insert(collective, BTreeSet::from([rule.protocol]));
                 comments.extend(
-                    rules.iter().map(|rule| format!("{collective} {}: {}", rule.bytes, evidence(&rule.speedup))),
+                    rules
+                        .iter()
+                        .map(|rule| format!("{collective} {}: {}", rule.bytes, evidence(profile, &rule.speedup))),
                 );
             }
             Err(why) => remarks.push(format!("{collective} is in no list: {why}")),

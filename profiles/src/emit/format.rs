@@ -87,7 +87,15 @@ impl FromStr for Format {
     fn from_str(text: &str) -> Result<Self, UnknownFormat> {
         Self::ALL.iter().copied().find(|format| format.name() == text).ok_or_else(|| {
             let names: Vec<&str> = Self::ALL.iter().map(|format| format.name()).collect();
-            let accepted = format!("{}{}", names.join(", "), hint(text, names.iter().copied()));
+            // `k8s` is the beginning of two, and near neither.
+            let begun = format!("{text}-");
+            let meant: Vec<String> =
+                names.iter().filter(|name| name.starts_with(&begun)).map(|name| format!("`{name}`")).collect();
+            let hint = match meant.as_slice() {
+                [] => hint(text, names.iter().copied()),
+                several => format!("; did you mean {}?", several.join(" or ")),
+            };
+            let accepted = format!("{}{hint}", names.join(", "));
             UnknownFormat { name: text.to_owned(), accepted }
         })
     }

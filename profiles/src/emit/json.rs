@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{EmitError, plan::Plan};
-use crate::profile::Profile;
+use crate::{profile::Profile, vocab::Engine};
 
 /// The schema of the emitted JSON; raised when a field changes its meaning.
 const SCHEMA_VERSION: u32 = 1;
@@ -20,8 +20,18 @@ pub struct Document {
     pub rules_are_live: bool,
     /// Names of the settings that do not hold for it.
     pub settings_not_live: Vec<String>,
-    /// The profile, with the fields of the profile file.
+    /// The profile, with the fields of the profile file. That of a simulation is without settings and rules unless it is meant
+    /// for one: nothing here could be commented out.
     pub profile: Profile,
+}
+
+/// What is said of the profile.
+fn told(plan: &Plan<'_>) -> Profile {
+    let profile = plan.profile.clone();
+    match profile.run.engine {
+        Engine::Sim if !plan.rules_are_live => Profile { env: Vec::new(), rule: Vec::new(), ..profile },
+        _ => profile,
+    }
 }
 
 pub(super) fn emit(plan: &Plan<'_>) -> Result<String, EmitError> {
@@ -31,7 +41,7 @@ pub(super) fn emit(plan: &Plan<'_>) -> Result<String, EmitError> {
         notes: plan.head.clone(),
         rules_are_live: plan.rules_are_live,
         settings_not_live: not_live.map(|setting| setting.name.clone()).collect(),
-        profile: plan.profile.clone(),
+        profile: told(plan),
     };
     let unreadable = |error: serde_json::Error| plan.read_back_error(error.to_string());
     let mut text = serde_json::to_string_pretty(&document).map_err(unreadable)?;

@@ -89,6 +89,18 @@ pub(super) fn emit_patch(plan: &Plan<'_>, container: &str) -> Result<String, Emi
         "# the same for a statefulset or daemonset; a Job's template cannot be changed, so its manifest gets these lines",
     );
     push_line(&mut text, "# a container's own `env` beats what it takes from a ConfigMap by `envFrom`");
+    push_line(
+        &mut text,
+        "# an `envFrom` that the container has is replaced as a whole: put its entries into this one, too",
+    );
+    push_line(
+        &mut text,
+        "# where no container has this name, one without an image is added, and refused: --container names yours",
+    );
+    push_line(
+        &mut text,
+        "# custom resources (PyTorchJob, MPIJob, ...) take no such patch: their manifests get these lines, too",
+    );
     let rules = rules(plan)?;
     if rules.is_some() {
         text.push_str("# the rules need gdrtune's tuner plugin in the image, named by NCCL_TUNER_PLUGIN: gdrtune install brings it\n");

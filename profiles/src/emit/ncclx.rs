@@ -88,7 +88,7 @@ fn translate(plan: &Plan<'_>, rule: &Rule) -> Result<Translated, EmitError> {
     let min = number(rule.bytes.min.div_ceil(divisor))?;
     let max = rule.bytes.max.map(|max| number(max / divisor)).transpose()?;
     let is_empty = max.is_some_and(|max| max < min);
-    let mut comments = vec![Plan::rule_comment(rule)];
+    let mut comments = vec![Plan::rule_comment(plan.profile, rule)];
     if is_empty {
         comments.push(comment(&format!(
             "left to NCCLX: no whole number of bytes for each of {divisor} ranks is in {}",

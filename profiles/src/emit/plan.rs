@@ -68,7 +68,11 @@ impl<'a> Plan<'a> {
         let gpu = cluster.gpu.as_deref().map(|gpu| format!(", {gpu}")).unwrap_or_default();
         let nccl = cluster.nccl.as_deref().map(|version| format!(", NCCL {version}")).unwrap_or_default();
         let baseline = run.baseline.name();
-        let mut head = vec![format!("gdrtune settings for {} nodes, {} ranks{gpu}", cluster.nodes, cluster.ranks)];
+        let mut head = vec![format!(
+            "gdrtune settings for {}, {}{gpu}",
+            counted(cluster.nodes, "node"),
+            counted(cluster.ranks, "rank")
+        )];
         let shapes = self.profile.rule_shapes();
         if shapes.iter().any(|shape| *shape != (cluster.nodes, cluster.ranks)) {
             let shapes: Vec<String> = shapes.iter().map(|(nodes, ranks)| format!("{nodes} with {ranks}")).collect();
@@ -83,24 +87,33 @@ impl<'a> Plan<'a> {
         head.push(format!("cluster {}", cluster.fingerprint));
         head.extend(run.notes.iter().map(|note| format!("note: {note}")));
         head.push("on another cluster or NCCL version these are hints to measure, not settings".to_owned());
-        head.push("to re-check on these nodes: gdrtune verify profile.toml -w HOSTS".to_owned());
+        if matches!(run.engine, Engine::Nccl | Engine::Native) {
+            head.push("to re-check on these nodes: gdrtune verify profile.toml -w HOSTS".to_owned());
+        }
         if !rule.is_empty() && !self.format.is_rules() {
             let file = Format::TunerCsv.file_name();
             let plugin = if run.engine == Engine::Nccl { " (gdrtune install brings one)" } else { "" };
             head.push(format!("rules by size ({}) are in {file}, for a tuner plugin{plugin}", rule.len()));
         }
         if !self.rules_are_live {
-            let engine = run.engine;
-            head.push(format!(
-                "what holds for that engine only is commented out: emit with --for-engine {engine} to use it"
-            ));
+            head.push(match run.engine {
+                Engine::Sim => {
+                    "nothing of a simulation is live: emit with --for-engine sim to use it all the same".to_owned()
+                }
+                engine => {
+                    format!(
+                        "what holds for that engine only is commented out: emit with --for-engine {engine} to use it"
+                    )
+                }
+            });
         }
         head.iter().map(|line| comment(line)).collect()
     }
 
     /// The comment lines about a rule.
-    pub(super) fn rule_comment(rule: &Rule) -> String {
-        comment(&format!("{}; {:.1} us -> {:.1} us", evidence(&rule.speedup), rule.default_us, rule.tuned_us))
+    pub(super) fn rule_comment(profile: &Profile, rule: &Rule) -> String {
+        let evidence = evidence(profile, &rule.speedup);
+        comment(&format!("{evidence}; {:.1} us -> {:.1} us", rule.default_us, rule.tuned_us))
     }
 
     /// The settings that hold for the engine that reads the file.
@@ -169,7 +182,8 @@ pub(super) fn debugging_comment(profile: &Profile) -> String {
 fn planned(profile: &Profile, setting: &EnvSetting, rules_are_live: bool) -> Setting {
     let EnvSetting { name, value, class, speedup, why } = setting;
     let is_native_only = knob::knob(name).is_some_and(|knob| knob.engines == Engines::Native);
-    let mut comments = vec![speedup.as_ref().map_or_else(|| "not measured alone".to_owned(), evidence)];
+    let evidence = speedup.as_ref().map(|speedup| evidence(profile, speedup));
+    let mut comments = vec![evidence.unwrap_or_else(|| "not measured alone".to_owned())];
     comments.extend((!why.is_empty()).then(|| why.clone()));
     if *class == Class::Debugging {
         comments.push(debugging_comment(profile));
@@ -178,7 +192,9 @@ fn planned(profile: &Profile, setting: &EnvSetting, rules_are_live: bool) -> Set
         comments.push("read by gdrtune's native engine only".to_owned());
     }
     let comments = comments.iter().map(|line| comment(line)).collect();
-    Setting { name: name.clone(), value: value.clone(), is_live: rules_are_live || !is_native_only, comments }
+    // What an engine binds to (interfaces, HCAs) is of the real nodes, but for those that a simulation made up.
+    let carries_over = !is_native_only && profile.run.engine != Engine::Sim;
+    Setting { name: name.clone(), value: value.clone(), is_live: rules_are_live || carries_over, comments }
 }
 
 /// The setting that tells a tuner plugin where the rules are.
@@ -234,9 +250,15 @@ fn install_settings(
     ])
 }
 
-pub(super) fn evidence(speedup: &Speedup) -> String {
+pub(super) fn evidence(profile: &Profile, speedup: &Speedup) -> String {
     let Speedup { median, low, high, p_faster, repeats } = speedup;
-    format!("{median:.3}x ({low:.3} to {high:.3}), P(faster) {p_faster:.3}, {repeats} processes per arm")
+    let processes = if profile.run.engine == Engine::Sim { "simulated processes" } else { "processes" };
+    format!("{median:.3}x ({low:.3} to {high:.3}), P(faster) {p_faster:.3}, {repeats} {processes} per arm")
+}
+
+/// A number of things, whose name takes an `s` where they are several.
+fn counted(number: u32, name: &str) -> String {
+    format!("{number} {name}{}", if number == 1 { "" } else { "s" })
 }
 
 /// One comment line from any text: printable ASCII, short, and without a backslash at its end.

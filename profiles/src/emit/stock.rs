@@ -12,7 +12,7 @@ use super::{
 use crate::{
     grammar::tuner_csv::{Call, HEADER, TableRule},
     matrix,
-    profile::{ByteRange, Rule},
+    profile::{ByteRange, Profile, Rule},
     vocab::{Algorithm, Choice, Collective, Protocol},
 };
 
@@ -41,12 +41,12 @@ pub(super) fn emit(plan: &Plan<'_>) -> Result<String, EmitError> {
         text.push_str("# no rule holds: do not load that plugin, which would force one channel on every call\n");
     }
     let most = matrix::max_channels(plan.profile.nccl_version());
-    let rows = rows(rules, most);
+    let rows = rows(plan.profile, rules, most);
     for row in &rows {
         push_line(&mut text, &format!("# {}\n{}", comment(&row.comment), line(row)));
     }
     for rule in plan.profile.rule.iter().filter(|_| !plan.rules_are_live) {
-        let row = measured(rule, most);
+        let row = measured(plan.profile, rule, most);
         push_line(&mut text, &format!("# {}\n#{}", comment(&row.comment), line(&row)));
     }
     read_back(plan, &text, &rows)?;
@@ -54,8 +54,8 @@ pub(super) fn emit(plan: &Plan<'_>) -> Result<String, EmitError> {
 }
 
 /// The measured rules in their order, then what fills their gaps, then what is for every other call.
-fn rows(rules: &[Rule], most: u16) -> Vec<Row> {
-    let mut rows: Vec<Row> = rules.iter().map(|rule| measured(rule, most)).collect();
+fn rows(profile: &Profile, rules: &[Rule], most: u16) -> Vec<Row> {
+    let mut rows: Vec<Row> = rules.iter().map(|rule| measured(profile, rule, most)).collect();
     let mut shapes: Vec<(Collective, u32, u32)> = Vec::new();
     for shape in rules.iter().map(|rule| (rule.collective, rule.nodes, rule.ranks)) {
         if !shapes.contains(&shape) {
@@ -68,14 +68,18 @@ fn rows(rules: &[Rule], most: u16) -> Vec<Row> {
     rows
 }
 
-fn measured(rule: &Rule, most: u16) -> Row {
-    let mut comment = Plan::rule_comment(rule);
+fn measured(profile: &Profile, rule: &Rule, most: u16) -> Row {
+    let mut comment = Plan::rule_comment(profile, rule);
     if rule.channels.is_none() {
         comment.push_str("; measured with NCCL's channel count, which is put here by its rule of thumb");
     }
-    let choice = Choice { channels: rule.channels.unwrap_or_else(|| usual_channels(rule, most)), ..rule.choice() };
     let (collective, shape) = (rule.collective, Some((rule.nodes, rule.ranks)));
-    Row { comment, collective, bytes: (rule.bytes.min, max_bytes(rule)), choice, shape }
+    Row { comment, collective, bytes: (rule.bytes.min, max_bytes(rule)), choice: choice(rule, most), shape }
+}
+
+/// A rule's choice with a number of channels.
+fn choice(rule: &Rule, most: u16) -> Choice {
+    Choice { channels: rule.channels.unwrap_or_else(|| usual_channels(rule, most)), ..rule.choice() }
 }
 
 /// The channels that NCCL takes at most for a rule's largest size: as many as have enough bytes for their threads
@@ -105,7 +109,7 @@ fn gaps(rules: &[Rule], (collective, nodes, ranks): (Collective, u32, u32), most
         comment: format!("not measured: the choice of the next {which} rule, as no row would be one channel"),
         collective,
         bytes,
-        choice: measured(rule, most).choice,
+        choice: choice(rule, most),
         shape: Some((nodes, ranks)),
     };
     let mut rows = Vec::new();

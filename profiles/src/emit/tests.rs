@@ -55,6 +55,13 @@ fn formats_are_named() {
 }
 
 #[test]
+fn the_beginning_of_several_formats_names_them() {
+    let of = |name: &str| name.parse::<Format>().unwrap_err().to_string();
+    assert!(of("k8s").ends_with("json; did you mean `k8s-configmap` or `k8s-patch`?"), "{}", of("k8s"));
+    assert!(of("ncclx").ends_with("json; did you mean `ncclx-csv` or `ncclx-json`?"), "{}", of("ncclx"));
+}
+
+#[test]
 fn from_nccl_everything_is_live() {
     assert_eq!(
         live(&nccl(), &EmitOptions::plain()),
@@ -101,6 +108,30 @@ fn from_another_engine_rules_and_its_own_knobs_are_live_for_that_engine_only() {
         assert_eq!(live_rules(&profile, &for_engine(engine)).len(), 1);
         assert_eq!(live_rules(&profile, &for_engine(Engine::Native)).len(), 0);
     }
+}
+
+#[test]
+fn of_a_simulation_nothing_is_live_but_for_that_engine() {
+    let mut profile = nccl();
+    profile.run.engine = Engine::Sim;
+    let (plain, asked) = (EmitOptions::plain(), for_engine(Engine::Sim));
+    assert_eq!((live(&profile, &plain).as_str(), live_rules(&profile, &plain).len()), ("defaults", 0));
+    assert_eq!(live(&profile, &asked), live(&nccl(), &plain), "all the same");
+    for (file, text) in emit_all(&profile, &plain).unwrap() {
+        let is_json = text.starts_with('{');
+        let sets =
+            |line: &&str| line.contains("NCCL_IB_HCA") && !line.starts_with('#') && !line.contains("settings_not_live");
+        assert!(is_json || text.lines().map(str::trim_start).find(sets).is_none(), "{file}: {text}");
+        assert!(!is_json || !text.contains("mlx5_0"), "{file}: {text}");
+        assert!(!text.contains("gdrtune verify profile.toml"), "{file}: verify measures nothing there: {text}");
+    }
+    let sh = emit(&profile, Format::Sh, &plain).unwrap();
+    assert!(sh.contains("\n#export NCCL_IB_HCA=") && sh.contains(" simulated processes per arm\n"), "{sh}");
+    profile.run.engine = Engine::Replay;
+    assert_eq!(live(&profile, &plain), live(&nccl(), &plain), "a recorded cluster's bindings carry over");
+    assert!(!emit(&profile, Format::Sh, &plain).unwrap().contains("gdrtune verify profile.toml"));
+    (profile.cluster.nodes, profile.cluster.ranks) = (1, 1);
+    assert!(emit(&profile, Format::Env, &plain).unwrap().starts_with("# gdrtune settings for 1 node, 1 rank"));
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub(super) fn emit(plan: &Plan<'_>) -> Result<String, EmitError> {
     });
     lines.push(format!("# {HEADER}"));
     for rule in &plan.profile.rule {
-        lines.push(format!("# {}", Plan::rule_comment(rule)));
+        lines.push(format!("# {}", Plan::rule_comment(plan.profile, rule)));
         lines.push(format!("{}{}", if plan.rules_are_live { "" } else { "#" }, row(rule)));
     }
     let text = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect::<String>();

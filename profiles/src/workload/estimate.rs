@@ -180,7 +180,13 @@ impl Group {
             *calls.entry(Point { collective: *collective, bytes: *bytes }).or_default() += per_step;
         }
         let about = format!("{} group, {} ranks, estimated", self.name, self.ranks);
-        Workload { name: name.to_owned(), about, counting: Counting::CallsPerStep, calls: calls.into_iter().collect() }
+        Workload {
+            name: name.to_owned(),
+            about,
+            counting: Counting::CallsPerStep,
+            ranks: Some(self.ranks),
+            calls: calls.into_iter().collect(),
+        }
     }
 }
 
@@ -208,6 +214,9 @@ impl Estimate {
     }
 }
 
+/// A number of parameters below this one is one of billions whose unit was left out.
+const FEWEST: f64 = 1e4;
+
 /// A count with its unit as people write it: `7B`, `1.3B`, `350M`, `1.2e9`.
 ///
 /// # Errors
@@ -221,6 +230,9 @@ pub fn parse_params(text: &str) -> Result<f64, String> {
         Some('T') => (&trimmed[..trimmed.len() - 1], 1e12),
         _ => (trimmed, 1.0),
     };
+    if number == trimmed && number.parse::<f64>().is_ok_and(|value| (1e-3..FEWEST).contains(&value)) {
+        return Err(format!("a model of {number} parameters is none: did you mean {number}B?"));
+    }
     let value = number.parse::<f64>().ok().map(|value| value * factor).filter(|value| (1.0..=1e15).contains(value));
     value.ok_or_else(|| format!("`{text}` is no number of parameters: write such as 7B, 350M or 1.3e9"))
 }

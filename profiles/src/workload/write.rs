@@ -26,6 +26,9 @@ impl Workload {
         }
         let about = toml::Value::String(self.about.clone());
         writeln!(text, "about = {about}").ok();
+        if let Some(ranks) = self.ranks {
+            writeln!(text, "ranks = {ranks}").ok();
+        }
         let word = match self.counting {
             Counting::CallsPerStep => "per_step",
             Counting::Weights => "weight",
@@ -35,7 +38,7 @@ impl Workload {
             writeln!(text, "\n[[call]]\ncollective = \"{name}\"\nbytes = \"{size}\"\n{word} = {weight}").ok();
         }
         let read = Self::parse(&text, file)?;
-        if (&read.calls, read.counting) != (&self.calls, self.counting) {
+        if (&read.calls, read.counting, read.ranks) != (&self.calls, self.counting, self.ranks) {
             let cause = format!("over {MOST_POINTS} sizes, or a size or number of calls that no workload has");
             return Err(Source { text: &text, file }.wrong_at(0, cause));
         }
@@ -61,11 +64,12 @@ mod tests {
             about in "\\PC{0,40}",
             comment in "\\PC{0,40}\n?[\\x00-\\x1f]{0,3}",
             counts: bool,
+            ranks in proptest::option::of(1_u64..1 << 40),
             calls in btree_map((select(Collective::ALL.to_vec()), 1_u64..1 << 40), 0.001_f64..1e6, 1..20),
         ) {
             let calls = calls.into_iter().map(|((collective, bytes), calls)| (Point { collective, bytes }, calls)).collect();
             let counting = if counts { Counting::CallsPerStep } else { Counting::Weights };
-            let workload = Workload { name: "job".to_owned(), about, counting, calls };
+            let workload = Workload { name: "job".to_owned(), about, counting, ranks, calls };
             let text = workload.to_toml(&[comment], "job.toml").unwrap_or_else(|error| panic!("{error}"));
             prop_assert_eq!(Workload::parse(&text, "job.toml"), Ok(workload));
         }
@@ -73,8 +77,13 @@ mod tests {
 
     #[test]
     fn nothing_is_no_file() {
-        let empty =
-            Workload { name: "x".to_owned(), about: String::new(), counting: Counting::Weights, calls: Vec::new() };
+        let empty = Workload {
+            name: "x".to_owned(),
+            about: String::new(),
+            counting: Counting::Weights,
+            ranks: None,
+            calls: Vec::new(),
+        };
         let error = empty.to_toml(&[], "x.toml").unwrap_err().to_string();
         assert!(error.contains("a workload without calls"), "{error}");
         assert_eq!([0, 1, 4, 6, u64::MAX].map(whole_elements), [0, 4, 4, 8, u64::MAX]);

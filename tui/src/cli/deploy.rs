@@ -45,7 +45,7 @@ pub(crate) struct EmitTextArgs {
     /// In shell formats: respect values that are already set
     #[arg(long)]
     pub(crate) keep_set: bool,
-    /// Emit the rules of a native, replay or sim profile live, for that engine
+    /// Emit the rules of a native, replay or sim profile live, for that engine; of a sim profile, the variables too
     #[arg(long, value_name = "ENGINE", value_parser = parse_named::<Engine>)]
     pub(crate) for_engine: Option<Engine>,
     /// Absolute path of nccl-tuner.csv on the nodes: sets `NCCL_TUNER_CONFIG_FILE` where there are rules
@@ -77,7 +77,8 @@ pub(crate) struct ApplyArgs {
     /// The profile (profile.toml)
     #[arg(long, short, required_unless_present = "remove", conflicts_with = "remove")]
     pub(crate) profile: Option<PathBuf>,
-    /// Change nothing: end with code 6 if the block is missing, older than the profile, or was edited by hand
+    /// Change nothing: end with code 6 if the block is missing, older than the profile, or was edited by hand, or another line's value
+    /// counts in the place of its own
     #[arg(long, conflicts_with_all = ["remove", "yes"])]
     pub(crate) check: bool,
     /// Take the block away

@@ -162,6 +162,9 @@ pub(crate) struct EstimateArgs {
     /// Folder for a workload file of each group
     #[arg(long, value_name = "DIR", conflicts_with = "group")]
     pub(crate) out: Option<PathBuf>,
+    /// Replace files that are in --out already
+    #[arg(long, requires = "out")]
+    pub(crate) force: bool,
     /// Print JSON in the place of tables
     #[arg(long, conflicts_with = "group")]
     pub(crate) json: bool,

@@ -10,6 +10,7 @@ use gdrtune_profiles::{
     block::{self, Found, Place, State, unified},
     diagnostic::printable,
     emit,
+    vocab::Engine,
 };
 use gdrtune_session::output;
 
@@ -46,12 +47,17 @@ pub(crate) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
     let text = String::from_utf8_lossy(&target.bytes);
     let place = Place::of(&target.name, &text, args.kind)
         .map_err(|why| Failure::usage_text(format!("{} takes no block: {why}", target.name)))?;
-    let profile = super::read_profile(profile)?.profile;
+    let path = profile;
+    let profile = super::read_profile(path)?.profile;
+    if profile.run.engine == Engine::Sim && args.text.for_engine != Some(Engine::Sim) {
+        let text = format!("{}: a simulated profile: --for-engine sim writes it all the same", path.display());
+        return Err(Failure::usage_text(text));
+    }
     let emitted = emit::emit(&profile, place.format(), &args.text.options()).map_err(Failure::usage)?;
     let state = block::state(found.as_ref(), &emitted);
     let new = block::apply(&target.bytes, place, &emitted, &target.name).map_err(Failure::usage)?;
     if args.check {
-        return check(&target, found.as_ref(), state, &new);
+        return check(&target, place, found.as_ref(), state, &new);
     }
     if emitted.lines().all(|line| line.is_empty() || line.starts_with('#')) {
         say(
@@ -82,16 +88,26 @@ fn read(file: &Path) -> Result<Target, Failure> {
     Ok(Target { name, path, bytes })
 }
 
-/// What `--check` says of the block.
-fn check(target: &Target, found: Option<&Found>, state: State, new: &[u8]) -> Result<Exit, Failure> {
+/// What `--check` says of the block, and of lines whose values count in the place of its own.
+fn check(target: &Target, place: Place, found: Option<&Found>, state: State, new: &[u8]) -> Result<Exit, Failure> {
+    let text = String::from_utf8_lossy(&target.bytes);
+    let mut conflicts = found.map(|found| block::conflicts(&text, place, found, &target.name)).unwrap_or_default();
+    conflicts.retain(|conflict| conflict.beats_block);
+    for conflict in &conflicts {
+        say(&conflict.told.to_string());
+    }
     let line = found.map_or(1, |found| found.lines.0);
     let why = match state {
-        State::Current => return Ok(Exit::Done),
-        State::Missing => "there is no block of gdrtune's",
-        State::Stale => "the block is not what the profile says now",
-        State::Edited => "the block was edited by hand",
+        State::Current if conflicts.is_empty() => return Ok(Exit::Done),
+        State::Current => return Ok(Exit::Findings),
+        State::Missing => "there is no block of gdrtune's: run gdrtune apply",
+        State::Stale => "the block is not what the profile says now: run gdrtune apply",
+        State::Edited => {
+            "the block was edited by hand: gdrtune apply takes the edit back; to keep it, put it into the profile before, or take the \
+             two lines that mark the block out"
+        }
     };
-    say(&format!("{}:{line}: {why}: run gdrtune apply", target.name));
+    say(&format!("{}:{line}: {why}", target.name));
     show(target, new)?;
     Ok(Exit::Findings)
 }
@@ -109,7 +125,7 @@ fn tell_of_conflicts(target: &Target, place: Place, new: &[u8]) -> Result<(), Fa
     let text = String::from_utf8_lossy(new);
     let conflicts = found.map(|found| block::conflicts(&text, place, &found, &target.name)).unwrap_or_default();
     for conflict in conflicts {
-        say(&conflict.to_string());
+        say(&conflict.told.to_string());
     }
     Ok(())
 }

@@ -32,7 +32,13 @@ fn point(bytes: u64) -> Point {
 }
 
 fn workload(calls: &[(Point, f64)]) -> Workload {
-    Workload { name: "w".into(), about: String::new(), counting: Counting::CallsPerStep, calls: calls.to_vec() }
+    Workload {
+        name: "w".into(),
+        about: String::new(),
+        counting: Counting::CallsPerStep,
+        ranks: None,
+        calls: calls.to_vec(),
+    }
 }
 
 fn measured(bytes: u64, default_us: f64, ratio: Option<f64>) -> Measured {

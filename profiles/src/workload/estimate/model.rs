@@ -14,6 +14,8 @@ pub struct KnownModel {
     pub layers: u64,
     /// Hidden size.
     pub hidden: u64,
+    /// Attention heads, those of queries.
+    pub heads: u64,
     /// Width of keys, and of values.
     pub kv_hidden: u64,
     /// Vocabulary.
@@ -26,36 +28,37 @@ pub struct KnownModel {
 
 /// Published models, smallest first.
 pub const MODELS: &[KnownModel] = &[
-    dense("GPT-3 Small", 125e6, (12, 768, 768, 50257), GPT3),
-    dense("GPT-3 Medium", 350e6, (24, 1024, 1024, 50257), GPT3),
-    dense("GPT-3 Large", 760e6, (24, 1536, 1536, 50257), GPT3),
-    dense("GPT-3 XL", 1.3e9, (24, 2048, 2048, 50257), GPT3),
-    dense("GPT-3 2.7B", 2.7e9, (32, 2560, 2560, 50257), GPT3),
-    dense("Llama 2 7B", 6.74e9, (32, 4096, 4096, 32000), LLAMA2),
-    dense("Llama 3 8B", 8.03e9, (32, 4096, 1024, 128_256), LLAMA3),
-    dense("Llama 2 13B", 13.02e9, (40, 5120, 5120, 32000), LLAMA2),
+    dense("GPT-3 Small", 125e6, (12, 768, 12, 768, 50257), GPT3),
+    dense("GPT-3 Medium", 350e6, (24, 1024, 16, 1024, 50257), GPT3),
+    dense("GPT-3 Large", 760e6, (24, 1536, 16, 1536, 50257), GPT3),
+    dense("GPT-3 XL", 1.3e9, (24, 2048, 24, 2048, 50257), GPT3),
+    dense("GPT-3 2.7B", 2.7e9, (32, 2560, 32, 2560, 50257), GPT3),
+    dense("Llama 2 7B", 6.74e9, (32, 4096, 32, 4096, 32000), LLAMA2),
+    dense("Llama 3 8B", 8.03e9, (32, 4096, 32, 1024, 128_256), LLAMA3),
+    dense("Llama 2 13B", 13.02e9, (40, 5120, 40, 5120, 32000), LLAMA2),
     KnownModel {
         name: "Mixtral 8x7B",
         params: 46.7e9,
         layers: 32,
         hidden: 4096,
+        heads: 32,
         kv_hidden: 1024,
         vocabulary: 32000,
         experts: Some((8, 2)),
         source: "arXiv 2401.04088, table 1",
     },
-    dense("Llama 3 70B", 70.6e9, (80, 8192, 1024, 128_256), LLAMA3),
-    dense("GPT-3 175B", 175e9, (96, 12288, 12288, 50257), GPT3),
-    dense("Llama 3 405B", 405.9e9, (126, 16384, 1024, 128_256), LLAMA3),
+    dense("Llama 3 70B", 70.6e9, (80, 8192, 64, 1024, 128_256), LLAMA3),
+    dense("GPT-3 175B", 175e9, (96, 12288, 96, 12288, 50257), GPT3),
+    dense("Llama 3 405B", 405.9e9, (126, 16384, 128, 1024, 128_256), LLAMA3),
 ];
 
 const GPT3: &str = "arXiv 2005.14165, table 2.1";
 const LLAMA2: &str = "arXiv 2307.09288, and its config.json";
 const LLAMA3: &str = "arXiv 2407.21783, table 3, and its config.json";
 
-const fn dense(name: &'static str, params: f64, sizes: (u64, u64, u64, u64), source: &'static str) -> KnownModel {
-    let (layers, hidden, kv_hidden, vocabulary) = sizes;
-    KnownModel { name, params, layers, hidden, kv_hidden, vocabulary, experts: None, source }
+const fn dense(name: &'static str, params: f64, sizes: (u64, u64, u64, u64, u64), source: &'static str) -> KnownModel {
+    let (layers, hidden, heads, kv_hidden, vocabulary) = sizes;
+    KnownModel { name, params, layers, hidden, heads, kv_hidden, vocabulary, experts: None, source }
 }
 
 /// How far a number of parameters may be from a known model's to be taken for it.
@@ -117,6 +120,7 @@ pub(super) fn facts(job: &Job) -> Result<(Facts, Vec<String>), JobError> {
         (0.0, 0.0)
     };
     check(job, layers, experts)?;
+    check_heads(job, hidden, known)?;
     let micro_batches = micro_batches(job, &mut assumed)?;
     // GPT-3 ties embedding and output layer, later models do not.
     let outer_params = (2.0 * vocabulary * hidden).min(job.params / 2.0);
@@ -188,6 +192,20 @@ fn check(job: &Job, layers: f64, experts: f64) -> Result<(), JobError> {
         return wrong("--bucket", "a bucket holds at least an element".to_owned());
     }
     Ok(())
+}
+
+/// Tensor parallelism gives every rank whole attention heads (arXiv 1909.08053, section 3). Their number is known of published models
+/// alone, and those of another hidden size have another one, which divides that size.
+fn check_heads(job: &Job, hidden: f64, known: Option<&KnownModel>) -> Result<(), JobError> {
+    let known = known.filter(|model| job.hidden.is_none_or(|hidden| hidden == model.hidden));
+    let (parts, what) = match known {
+        Some(model) => (model.heads, format!("the {} attention heads of {}", model.heads, model.name)),
+        None => (hidden as u64, format!("a hidden size of {hidden}")),
+    };
+    if parts.is_multiple_of(job.tp) {
+        return Ok(());
+    }
+    Err(JobError { option: "--tp", cause: format!("{what} cannot be spread over {} ranks alike", job.tp) })
 }
 
 fn micro_batches(job: &Job, assumed: &mut Vec<String>) -> Result<f64, JobError> {

@@ -94,7 +94,13 @@ impl Found {
         round(&mut calls, &mut notes);
         merge(&mut calls, selection.points, &mut notes);
         let about = format!("{} ranks, {} sizes, from a running job", first.ranks, calls.len());
-        let workload = Workload { name: selection.name.clone(), about, counting, calls: calls.into_iter().collect() };
+        let workload = Workload {
+            name: selection.name.clone(),
+            about,
+            counting,
+            ranks: Some(first.ranks.into()),
+            calls: calls.into_iter().collect(),
+        };
         let left_out = self.left_out(&chosen);
         let chosen = chosen.into_iter().map(|at| at + 1).collect();
         Ok(Imported { workload, ranks: first.ranks, chosen, notes, left_out })

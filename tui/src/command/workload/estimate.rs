@@ -2,8 +2,8 @@
 
 use std::{
     fmt::Write as _,
-    fs,
     io::{self, Write as _},
+    path::Path,
 };
 
 use gdrtune_profiles::{
@@ -11,11 +11,13 @@ use gdrtune_profiles::{
     size::Size,
     workload::estimate::{Estimate, Group, Job, Params, Term},
 };
+use gdrtune_session::output::{Existing, OutputDir};
 use serde_json::{Value, json};
 
 use super::{COLUMNS, calls, iec, name_of, put};
 use crate::{
     cli::EstimateArgs,
+    command::{say, tune::occupied},
     exit::{Exit, Failure},
     ui::text,
 };
@@ -29,15 +31,28 @@ pub(super) fn estimate(args: &EstimateArgs) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     if let Some(folder) = &args.out {
-        fs::create_dir_all(folder)?;
-        for group in &estimate.groups {
-            let path = folder.join(format!("{}.toml", group.name));
-            put(&group.workload(group.name), &comments(args, &estimate, group), Some(&path))?;
-        }
+        write_groups(args, &estimate, folder)?;
     }
     let printed = if args.json { format!("{:#}\n", document(&estimate)) } else { table(args, &estimate) };
     io::stdout().write_all(printed.as_bytes())?;
     Ok(Exit::Done)
+}
+
+/// A file for each group.
+fn write_groups(args: &EstimateArgs, estimate: &Estimate, folder: &Path) -> Result<(), Failure> {
+    let text = |group: &Group| {
+        let name = format!("{}.toml", group.name);
+        let text = group.workload(group.name).to_toml(&comments(args, estimate, group), &name);
+        Ok((name, text.map_err(Failure::usage)?))
+    };
+    let texts = estimate.groups.iter().map(text).collect::<Result<Vec<_>, Failure>>()?;
+    let existing = if args.force { Existing::Replace } else { Existing::Refuse };
+    let names: Vec<&str> = texts.iter().map(|(name, _)| name.as_str()).collect();
+    let out = OutputDir::claim(folder, &names, existing).map_err(|error| occupied(error, existing))?;
+    for path in out.write_all(&texts).map_err(|error| occupied(error, existing))? {
+        say(&format!("wrote {}", path.display()));
+    }
+    Ok(())
 }
 
 fn job(args: &EstimateArgs) -> Job {

@@ -10,7 +10,7 @@ use gdrtune_profiles::{
     profile::Profile,
     size::Size,
     vocab::Point,
-    workload::{Counting, Workload},
+    workload::{Counting, Workload, other_ranks},
 };
 use gdrtune_tuner::predict::{Origin, PointTimes, Prediction, Ratio, StepSums, Unknown, predict as predicted};
 use serde_json::{Value, json};
@@ -48,7 +48,12 @@ pub(super) fn predict(args: &PredictArgs) -> Result<Exit, Failure> {
         let hint = format!("tune for this workload: gdrtune tune --workload {} ...", args.workload);
         return Err(Failure::new(Exit::NothingMatched, error).with_hint(hint));
     }
-    let step = Step::of(prediction.sums(), args.overlap, args.step_ms)?;
+    if let Some(warning) = other_ranks(&workload.name, workload.ranks, &[evidence.shape.1]) {
+        super::super::say(&format!("warning: {warning}"));
+    }
+    // Of a step with calls that nobody measured, nothing can be said as a whole.
+    let step_ms = args.step_ms.filter(|_| prediction.unknown.is_empty());
+    let step = Step::of(prediction.sums(), args.overlap, step_ms)?;
     let report =
         Report { args, workload: &workload, profile: &profile, evidence: &evidence, prediction: &prediction, step };
     let printed = if args.json { format!("{:#}\n", report.document()) } else { report.text() };
@@ -118,6 +123,9 @@ impl Report<'_> {
                 writeln!(printed, "{}", super::super::printable(&line)).ok();
             }
         };
+        if let Some(words) = self.share_words() {
+            say(&words);
+        }
         say(&format!(
             "workload {}, profile {} for {}",
             workload.name,
@@ -145,11 +153,20 @@ impl Report<'_> {
         printed
     }
 
+    /// How much has a time, where that is not all.
+    fn share_words(&self) -> Option<String> {
+        // Rounded down: what is not all is not shown as all.
+        let share = (self.prediction.measured_share() * 1e3).floor() / 1e3;
+        let words = format!("only {} of the bytes were measured: no prediction for the step", percent(share));
+        (!self.prediction.unknown.is_empty()).then_some(words)
+    }
+
     fn sums_words(&self) -> Vec<String> {
         let StepSums { default_us, tuned_us, .. } = self.step.sums;
         let ms = |us: f64| format!("{:.3} ms", us / 1e3);
+        let what = if self.prediction.unknown.is_empty() { "communication a step" } else { "what was measured of it" };
         let mut words = vec![format!(
-            "communication a step: {} before, {} after: {}, if all changes are at the same end of their intervals",
+            "{what}: {} before, {} after: {}, if all changes are at the same end of their intervals",
             ms(default_us),
             ms(tuned_us),
             interval(self.step.ratio())
@@ -223,6 +240,8 @@ impl Report<'_> {
                 "most_us": most_us,
                 "speedup": ratio(self.step.ratio()),
             },
+            "measured_share_of_bytes": self.prediction.measured_share(),
+            "workload_ranks": self.workload.ranks,
             "overlap": self.args.overlap,
             "exposed": {"default_us": default_us * self.step.exposed, "tuned_us": tuned_us * self.step.exposed},
             "step": self.step.tuned().map(|(tuned_us, speedup)| json!({

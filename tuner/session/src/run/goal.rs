@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gdrtune_profiles::{
     vocab::Point,
-    workload::{Counting, Workload},
+    workload::{Counting, Workload, other_ranks},
 };
 use gdrtune_tuner::{
     objective::{Objective, WeightedPoint},
@@ -23,6 +23,8 @@ pub struct NoCalls(String);
 pub struct Goal {
     /// The workload's name; `default` where the user only named sizes.
     pub workload: String,
+    /// Ranks of the communicator that the workload is of, where that is known.
+    ranks: Option<u64>,
     /// Weights of points; 1 where a point has none.
     weights: BTreeMap<Point, f64>,
     /// How the times of all points become one number.
@@ -35,6 +37,7 @@ impl Default for Goal {
     fn default() -> Self {
         Self {
             workload: "default".to_owned(),
+            ranks: None,
             weights: BTreeMap::new(),
             objective: Objective::GeometricMean,
             sm_cost: 0.0,
@@ -59,6 +62,7 @@ impl Goal {
         let plain = Self { objective, sm_cost, ..Self::default() };
         Ok(workload.map_or(plain.clone(), |workload| Self {
             workload: workload.name.clone(),
+            ranks: workload.ranks,
             weights: workload.calls.iter().copied().collect(),
             ..plain
         }))
@@ -67,6 +71,11 @@ impl Goal {
     /// The weight of a point: its calls per step, where they are known.
     pub fn weight(&self, point: Point) -> f64 {
         self.weights.get(&point).copied().unwrap_or(1.0)
+    }
+
+    /// What to know where no shape has the ranks that the workload is of.
+    pub(super) fn other_ranks(&self, measured: &[u32]) -> Option<String> {
+        other_ranks(&self.workload, self.ranks, measured)
     }
 
     pub(super) fn weigh(&self, points: &[Point]) -> Vec<WeightedPoint> {

@@ -199,6 +199,9 @@ pub fn tune(
         None => Event::Invoked(Invocation { out: config.out.claimed(), ..config.invocation.clone() }),
         Some(earlier) => Event::Resumed { at: id::now(), trials: earlier.trials(), by: config.invocation.by.clone() },
     });
+    if let Some(warning) = config.goal.other_ranks(&ranks_of_shapes(config)) {
+        recorder.log(Level::Warn, "", warning);
+    }
     let result = match &config.target {
         Target::Cluster(cluster) => connect_and_run(config, cluster, earlier, recorder, controls, runtime),
         Target::Offline(offline) => {
@@ -236,7 +239,8 @@ fn started(config: &RunConfig) -> Event {
     let (hosts, nodes, ranks) = match &config.target {
         Target::Cluster(cluster) => {
             let names: Vec<&str> = cluster.hosts.iter().map(|h| h.name.as_str()).collect();
-            (gdrtune_fleet::hosts::fold(&names), cluster.slots.len() as u32, most_ranks(config, cluster))
+            let ranks = ranks_of_shapes(config).into_iter().max().unwrap_or_default();
+            (gdrtune_fleet::hosts::fold(&names), cluster.slots.len() as u32, ranks)
         }
         Target::Offline(offline) => {
             let BenchInfo { nodes, ranks, .. } = offline.info();
@@ -261,10 +265,13 @@ fn started(config: &RunConfig) -> Event {
     }
 }
 
-/// Ranks of the largest shape.
-fn most_ranks(config: &RunConfig, cluster: &ClusterRequest) -> u32 {
-    let of_shapes = config.shapes.iter().map(|slots| slots.iter().sum()).max();
-    of_shapes.unwrap_or_else(|| cluster.slots.iter().sum())
+/// Ranks of each shape that is tuned.
+fn ranks_of_shapes(config: &RunConfig) -> Vec<u32> {
+    match &config.target {
+        Target::Cluster(cluster) if config.shapes.is_empty() => vec![cluster.slots.iter().sum()],
+        Target::Cluster(_) => config.shapes.iter().map(|slots| slots.iter().sum()).collect(),
+        Target::Offline(offline) => vec![offline.info().ranks],
+    }
 }
 
 const fn end_of(error: &RunError) -> RunEnd {
