@@ -58,8 +58,8 @@ fn the_fast_rail_is_found_and_shipped() {
     let folder = tempfile::tempdir().unwrap();
     // Sends and receives have no choice of an algorithm: the binding is all that there is to find.
     fs::write(folder.path().join("space.toml"), "[[knob]]\nname = \"NCCL_IB_HCA\"\n").unwrap();
-    // Far slower than the emulation itself: half of 32 KiB takes 256 ms.
-    shell("tc qdisc replace dev eth1 root tbf rate 512kbit burst 8k limit 2m");
+    // Far slower than the emulation itself: half of 32 KiB takes 128 ms.
+    shell("tc qdisc replace dev eth1 root tbf rate 1mbit burst 8k limit 2m");
     let what = ["--collectives", "sendrecv", "--sizes", "32K", "--space", "space.toml", "--budget", "60s"];
     let tune = [&["tune", "--headless", "--out", "out"][..], &what].concat();
     let tuned = patient(&tune, folder.path()).output().unwrap();
@@ -90,7 +90,7 @@ impl Drop for Guard {
 #[expect(clippy::print_stdout, reason = "the figures are what people look for")]
 fn a_cut_rail_is_told_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let tune = ["tune", "--headless", "--sizes", "64K", "--budget", "60s", "--out", "out"];
+    let tune = ["tune", "--headless", "--sizes", "4M", "--budget", "60s", "--out", "out"];
     let sent =
         || -> u64 { fs::read_to_string("/sys/class/net/eth1/statistics/tx_bytes").unwrap().trim().parse().unwrap() };
     let before = sent();

@@ -58,7 +58,7 @@ impl ClusterBench<'_> {
             asked(points).into_iter().map(|point| Item { point, choice: None, repeats: 1 }).collect();
         let script = Script { setup: Setup::Live(environment), fresh: false, items };
         let (mut measured, mut failures) = (0, Vec::new());
-        let mut ran = self.run(&script, cancel, &mut |sample| {
+        self.run(&script, cancel, &mut |sample| {
             let point = script.items[sample.item].point;
             match sample.outcome {
                 Outcome::Timed(_) | Outcome::Substituted { .. } => measured += 1,
@@ -67,12 +67,7 @@ impl ClusterBench<'_> {
                 Outcome::Crashed(why) | Outcome::Unsupported(why) => failures.push((point, why)),
                 Outcome::Skipped => {}
             }
-        });
-        if let (Err(BenchError::Setup { why, .. }), Some((point, first))) = (&mut ran, failures.first()) {
-            // What broke the workers says more than why they do not start again.
-            *why = format!("{why}; before that, {point}: {first}");
-        }
-        ran?;
+        })?;
         let (report, predictions) = (self.last_report.clone(), self.predictions.clone());
         Ok(Probe { report, predictions, measured, failures })
     }

@@ -27,6 +27,13 @@ enum Purpose {
     Acquaint,
 }
 
+/// Keeps why workers broke.
+fn note_break(sample: &Sample, broke: &mut Option<String>) {
+    if let Outcome::Crashed(why) | Outcome::Hung(why) = &sample.outcome {
+        *broke = Some(why.clone());
+    }
+}
+
 impl ClusterBench<'_> {
     /// Runs what is left of a script, in as many sets of processes as it takes.
     pub(super) fn run_rest(
@@ -38,9 +45,12 @@ impl ClusterBench<'_> {
     ) -> Result<(), BenchError> {
         let mut script_part = script.clone();
         let mut strangers = self.strangers(&rest);
+        // What broke workers last.
+        let mut broke = None;
         if !strangers.is_empty() {
             // What breaks workers here does so again below, and is told then; what the user skips must not come again.
             let mut keep_skipped = |sample: Sample| {
+                note_break(&sample, &mut broke);
                 if sample.outcome == Outcome::Skipped {
                     rest.give_up(sample.item);
                     sink(sample);
@@ -49,7 +59,18 @@ impl ClusterBench<'_> {
             self.run_part(&mut script_part, &mut strangers, Purpose::Acquaint, cancel, &mut keep_skipped)?;
         }
         while !rest.is_empty() {
-            self.run_part(&mut script_part, &mut rest, Purpose::Measure, cancel, sink)?;
+            let mut tell = |sample: Sample| {
+                note_break(&sample, &mut broke);
+                sink(sample);
+            };
+            let ran = self.run_part(&mut script_part, &mut rest, Purpose::Measure, cancel, &mut tell);
+            ran.map_err(|error| match (error, broke.take()) {
+                // It says more than why they do not start again.
+                (BenchError::Setup { setup, why }, Some(first)) => {
+                    BenchError::Setup { setup, why: format!("{why}; before that, {first}") }
+                }
+                (error, _) => error,
+            })?;
         }
         Ok(())
     }

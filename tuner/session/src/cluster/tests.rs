@@ -34,6 +34,8 @@ enum Fault {
     CrashThenLose,
     Silence,
     RefuseStart,
+    /// As `Crash`, and workers do not start again after it.
+    CrashForGood,
     OtherNccl,
     TwoChannels,
 }
@@ -80,7 +82,7 @@ impl FakeNodes {
                     let cause = EndCause::Deadline { during: format!("{} {}", item.point, item.choice.unwrap()) };
                     return self.end(node, start.group, &cause);
                 }
-                Fault::Crash | Fault::CrashAhead if hit => {
+                Fault::Crash | Fault::CrashAhead | Fault::CrashForGood if hit => {
                     let cause = if node == 1 { EndCause::Signal(11) } else { EndCause::Exit(1) };
                     return self.end(node, start.group, &cause);
                 }
@@ -129,7 +131,8 @@ impl Link for FakeLink {
                 let text = format!("start {:?} on {node}: {:?}", start.ranks, start.settings);
                 nodes.log.borrow_mut().push(text);
                 nodes.groups.push((node, start.clone()));
-                if nodes.fault == Fault::RefuseStart {
+                let is_again = start.group != GroupId(0);
+                if nodes.fault == Fault::RefuseStart || (nodes.fault == Fault::CrashForGood && is_again) {
                     let cause = EndCause::NotStarted("no such interface: `railC`".into());
                     return nodes.end(node, start.group, &cause);
                 }
@@ -359,6 +362,16 @@ fn a_failed_measurement_costs_itself_and_the_rest_runs_in_new_processes() {
         assert_eq!(samples.iter().map(|s| (s.item, s.process)).collect::<Vec<_>>(), [(0, 0), (1, 0), (2, 1)]);
         assert_eq!(samples[1].outcome, expected);
     }
+}
+
+/// Even where it broke them while nothing was to be told yet.
+#[test]
+fn what_broke_the_workers_is_told_where_they_do_not_start_again() {
+    let mut lab = lab(Fault::CrashForGood);
+    let (samples, result) = run(&mut lab, &live(vec![item(Some(choice(Protocol::Ll, 1)), 3)]));
+    assert_eq!(samples, []);
+    let why = result.unwrap_err().to_string();
+    assert!(why.contains("`railC`; before that, rank 2 was killed by signal 11"), "{why}");
 }
 
 #[test]

@@ -94,6 +94,7 @@ pub(super) trait Maker: Send {
 
 /// A rank's connections: made on demand, kept.
 pub(super) struct Mesh {
+    /// Dropped first.
     pub(super) maker: Box<dyn Maker>,
     pub(super) table: Table,
 }

@@ -153,8 +153,8 @@ impl transport::Connection for Connection {
                 let why = format!("nothing became of a write for {} ms", pulse.sent.elapsed().as_millis());
                 return Err(self.wire.lost_by(&why));
             }
-            // A write that takes long: the port may know why.
-            Some(pulse) if PULSE_AFTER <= pulse.looked.elapsed() => {
+            // By now most adapters have said something; the port may know why this one has not.
+            Some(pulse) if self.patience / 2 < pulse.sent.elapsed() && PULSE_AFTER <= pulse.looked.elapsed() => {
                 pulse.looked = Instant::now();
                 self.wire.check_port()?;
             }

@@ -12,7 +12,7 @@
 mod connection;
 mod rails;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gdrtune_wire::NetworkUse;
 
@@ -36,6 +36,10 @@ const CONTROL: usize = usize::MAX;
 
 /// The rail of the control connections.
 const CONTROL_RAIL: usize = 0;
+
+/// Rest before queue pairs are destroyed, so that what is under way comes to its end. `rdma_rxe` of Linux 6.1 spins for ever in
+/// destroying one whose work waits for the same processor (seen; `rxe_cleanup_task` in `rxe_task.c`).
+const REST: Duration = Duration::from_millis(10);
 
 /// What a rank tells the others.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
@@ -147,6 +151,13 @@ struct Fabric {
     layout: Layout,
     lanes_per_channel: usize,
     options: PathOptions,
+}
+
+impl Drop for Fabric {
+    /// A mesh drops this before its connections.
+    fn drop(&mut self) {
+        std::thread::sleep(REST);
+    }
 }
 
 impl Maker for Fabric {
