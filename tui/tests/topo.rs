@@ -324,6 +324,21 @@ fn lists_of_hcas_follow_the_wiring() {
     }
 }
 
+/// A folder's nccl.conf counts as a host's in a run.
+#[test]
+fn bindings_keep_to_the_settings_file_of_a_folder() {
+    let home = trees(&[("a", &description("hgx-h100")), ("b", &description("hgx-h100"))]);
+    let values = || candidates(&json(home.path(), &["--bindings", "--from", "a", "b"], 0), "NCCL_IB_HCA");
+    assert_eq!(values(), ["the nodes have no other HCAs than NCCL takes by itself"]);
+    fs::create_dir_all(home.path().join("b/etc")).unwrap();
+    fs::write(home.path().join("b/etc/nccl.conf"), "NCCL_IB_HCA=^=mlx5_7\n").unwrap();
+    let kept = values();
+    assert!(kept.iter().all(|list| list.starts_with("=mlx5_") && !list.contains("mlx5_7")), "{kept:?}");
+    let (text, _) = topo(home.path(), &["--bindings", "--from", "a", "b"], 0);
+    let line = text.lines().find(|line| line.contains("is left out by the site's nccl.conf")).unwrap();
+    assert!(line.contains("mlx5_7:1") && line.contains("on b"), "{line}");
+}
+
 #[test]
 fn bindings_are_told_with_what_speaks_against_hcas() {
     let part = |text: &str| {
