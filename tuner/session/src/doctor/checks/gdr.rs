@@ -239,7 +239,7 @@ const GOES_THROUGH_CPU: Version = Version::new(2, 27);
 /// Whether NCCL reaches the HCAs at a GPU's CPU where no level is set: over a chip-to-chip link, which only the model tells of.
 fn goes_through_cpu(node: &Node, gpu: usize) -> bool {
     const LINKED: [&str; 3] = ["GH200", "GB200", "GB300"];
-    let is_linked = node.machine.gpus.get(gpu).is_some_and(|gpu| LINKED.iter().any(|model| gpu.model.contains(model)));
+    let is_linked = node.gpu_models().any(|(at, model)| at == gpu && LINKED.iter().any(|known| model.contains(known)));
     let mut versions = node.nccl_libraries().filter_map(|library| library.version.parse::<Version>().ok());
     is_linked && node.setting("NCCL_NET_GDR_C2C") != Some("0") && versions.all(|version| version >= GOES_THROUGH_CPU)
 }

@@ -38,7 +38,7 @@ fn far(node: &mut Inventory, distance: PcieDistance) {
 /// The same of a GPU with a chip-to-chip link to its CPU, under this NCCL.
 fn linked(node: &mut Inventory, version: &str) {
     far(node, PcieDistance::Node);
-    node.topology.gpus[1].model = "NVIDIA GH200 480GB".into();
+    node.gpus[1] = "NVIDIA GH200 480GB".into();
     let libraries = node.system.libraries.iter_mut().filter(|library| library.kind == LibraryKind::Nccl);
     libraries.for_each(|library| library.version = version.into());
 }
