@@ -133,6 +133,9 @@ fn state(port: &HcaPort) -> String {
     format!("{} {}", port.state, port.phys_state).trim().to_owned()
 }
 
+/// What to do about a port that jobs need.
+const BRING_UP: &str = "bring it up: cable, transceiver, switch port, for InfiniBand the subnet manager";
+
 fn active(node: &Node) -> Outcome {
     if !node.has_hcas() {
         return no_hca();
@@ -145,14 +148,15 @@ fn active(node: &Node) -> Outcome {
     let (up, down): (Vec<&HcaPort>, Vec<&HcaPort>) = ports.into_iter().partition(|port| port.is_active());
     if up.is_empty() {
         let evidence = by_device(down.iter().map(|port| (port_name(port), state(port))));
-        return Outcome::fail(format!("none is: {evidence}"));
+        return Fault::fail(format!("none is: {evidence}")).fixed_by(BRING_UP).into();
     }
     let mut faults = Vec::new();
     let (near, far): (Vec<&HcaPort>, Vec<&HcaPort>) =
         down.into_iter().partition(|port| !nearest_gpus(node, &port.hca, &up).is_empty());
     for port in near {
         let gpus = gpu_names(nearest_gpus(node, &port.hca, &up));
-        faults.push(Fault::fail(format!("{}: {}, though nearest to {gpus}", port_name(port), state(port))));
+        let evidence = format!("{}: {}, though nearest to {gpus}", port_name(port), state(port));
+        faults.push(Fault::fail(evidence).fixed_by(BRING_UP));
     }
     let spare = by_device(far.iter().map(|port| (port_name(port), state(port))));
     if !spare.is_empty() {
