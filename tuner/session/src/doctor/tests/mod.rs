@@ -207,6 +207,8 @@ fn fixes_name_the_devices() {
     assert!(counters("roce-loss").contains(": rdma statistic show link mlx5_2/1; "));
     let down = fixes("hca-port-active", |n| n.hca_ports[2].state = "DOWN".into());
     assert!(down.starts_with("unused port: nothing to do") && !down.contains("NCCL_IB_HCA"), "{down}");
+    let needed = fixes("hca-port-active", |n| n.hca_ports[0].state = "DOWN".into());
+    assert!(needed.starts_with("bring it up: cable"), "{needed}");
     let phb =
         fixes("gdr-distance", |n| n.topology.distances[1] = vec![Some(gdrtune_profiles::vocab::PcieDistance::Node); 3]);
     assert!(phb.starts_with("NCCL_NET_GDR_LEVEL=PHB, where"), "{phb}");
