@@ -56,7 +56,14 @@ impl fmt::Display for Diagnostic {
 
 /// A text with control characters escaped: names, logs and texts of files may hold what a terminal takes for commands.
 pub fn printable(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() { c.escape_debug().collect() } else { vec![c] }).collect()
+    text.chars().flat_map(|c| if is_printable(c) { vec![c] } else { c.escape_debug().collect() }).collect()
+}
+
+/// Whether a character is shown as itself and changes nothing of what is around it: no control character, and none of those that turn
+/// the direction of text or cannot be seen (Unicode's bidirectional controls and zero-width characters), by which a name can pass for another.
+pub fn is_printable(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+    !c.is_control() && !turns
 }
 
 /// A name that a reader of a text does not know.
@@ -144,5 +151,12 @@ mod tests {
             assert_eq!((place.line, place.column), (line, column), "{offset}");
         }
         assert_eq!(Place::of_offset("f", "a\nb", 2).to_string(), "f:2:1");
+    }
+
+    #[test]
+    fn what_changes_how_a_text_is_shown_is_escaped() {
+        assert_eq!(printable("a\u{1b}[1m\u{9b}b"), "a\\u{1b}[1m\\u{9b}b");
+        assert_eq!(printable("gpj\u{202e}exe \u{200b}"), "gpj\\u{202e}exe \\u{200b}");
+        assert_eq!(printable("ノード é"), "ノード é");
     }
 }

@@ -155,6 +155,11 @@ impl Report {
         })
     }
 
+    /// Whether the log has a line of any connection: without one, who uses what is not known.
+    pub fn tells_connections(&self) -> bool {
+        self.communicators.iter().flat_map(|one| &one.ranks).any(|rank| !rank.uses.is_empty())
+    }
+
     /// Whether there is something to do: connections without it, or warnings about it.
     pub fn has_findings(&self) -> bool {
         !self.reasons.is_empty() || !self.problems.is_empty()

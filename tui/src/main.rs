@@ -16,6 +16,8 @@ use std::{
     process::ExitCode,
 };
 
+use gdrtune_profiles::diagnostic::is_printable;
+
 use crate::{
     cli::{Cli, Command},
     command::start::Start,
@@ -104,7 +106,7 @@ fn report(failure: &Failure) {
     // Names from files and hosts may hold what a terminal takes for commands.
     let safe: String = text
         .chars()
-        .flat_map(|c| if c.is_control() && c != '\n' { c.escape_debug().collect() } else { vec![c] })
+        .flat_map(|c| if is_printable(c) || c == '\n' { vec![c] } else { c.escape_debug().collect() })
         .collect();
     drop(io::stderr().write_all(safe.as_bytes()));
 }

@@ -75,6 +75,9 @@ fn headline(report: &Report) -> String {
     let (all, direct) = report.connections();
     let hosts = count(report.hosts.len() as u64, "host", "hosts");
     let said = match (all, direct) {
+        _ if !report.tells_connections() => {
+            "no line of a connection is in the log, so who uses GPU Direct RDMA is not known".to_owned()
+        }
         (0, _) => "no connection goes over the network, so GPU Direct RDMA has no part in it".to_owned(),
         (all, direct) if all == direct => {
             format!("all {} over the network use GPU Direct RDMA", count(all, "connection", "connections"))

@@ -262,13 +262,27 @@ impl<'r> Reader<'r> {
     /// A file's beginning, at most `most` bytes.
     fn try_bytes(&self, path: &str, most: u64) -> io::Result<Vec<u8>> {
         let mut bytes = vec![];
-        File::open(self.path(path))?.take(most).read_to_end(&mut bytes)?;
+        let path = self.within(path)?;
+        // Whoever opens a pipe may wait for ever.
+        if !fs::metadata(&path)?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "is no file"));
+        }
+        File::open(path)?.take(most).read_to_end(&mut bytes)?;
         Ok(bytes)
+    }
+
+    /// The path, unless links in a recorded tree lead out of it: to files of this machine.
+    fn within(&self, path: &str) -> io::Result<PathBuf> {
+        let path = self.path(path);
+        if self.root != Path::new("/") && !fs::canonicalize(&path)?.starts_with(fs::canonicalize(self.root)?) {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "leads out of the recorded tree"));
+        }
+        Ok(path)
     }
 
     /// Names in a folder, sorted and not too many; none where there is no such folder.
     fn names(&self, path: &str) -> Vec<String> {
-        let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
+        let entries = self.within(path).and_then(fs::read_dir).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         let mut names: Vec<String> = names.take(MOST_NAMES).collect();
         names.sort_unstable();

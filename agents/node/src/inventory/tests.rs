@@ -149,3 +149,21 @@ fn kernel_lists_are_counted() {
         assert_eq!(count_list(list), expected, "{list}");
     }
 }
+
+#[test]
+fn a_recorded_tree_is_read_without_what_is_outside_of_it_or_never_ends() {
+    let (tree, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = |name: &str| tree.path().join(name);
+    std::fs::create_dir_all(path("proc/sys/kernel")).unwrap();
+    std::fs::write(outside.path().join("osrelease"), "of this machine").unwrap();
+    std::os::unix::fs::symlink(outside.path().join("osrelease"), path("proc/sys/kernel/osrelease")).unwrap();
+    std::fs::write(path("host"), "node07").unwrap();
+    std::os::unix::fs::symlink("../../../host", path("proc/sys/kernel/hostname")).unwrap();
+    // Nobody ever writes to it.
+    rustix::fs::mknodat(rustix::fs::CWD, path("nvidia-smi-q.xml"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+        .unwrap();
+    let inventory = read_recorded(tree.path());
+    assert_eq!((inventory.hostname.as_str(), inventory.kernel.as_str()), ("node07", ""));
+    let unreadable = inventory.unreadable.join("\n");
+    assert!(unreadable.contains("osrelease: leads out of the recorded tree"), "{unreadable}");
+}

@@ -6,7 +6,7 @@ use std::{
     str::FromStr,
 };
 
-use crate::nearest::hint;
+use crate::{grammar::shell, nearest::hint};
 
 /// How much of a source is looked at. Traces of `PyTorch`'s profiler begin with the properties of up to 16 devices.
 const BEGINNING: u64 = 64 << 10;
@@ -68,20 +68,22 @@ pub(super) fn beginning(reader: &mut impl BufRead) -> io::Result<Vec<u8>> {
 /// # Errors
 /// Why it is not read, and what to do.
 pub(super) fn decide(beginning: &[u8], asked: Option<Kind>, file: &str) -> Result<Kind, String> {
+    // A command that the user may copy.
+    let word = shell::quote(file);
     match beginning {
         // RFC 1952, section 2.3.1; the frame of Zstandard, RFC 8878, section 3.1.1.
         [0x1f, 0x8b, ..] => {
-            return Err(format!("compressed: unpack it first, such as `gunzip -c {file} | gdrtune workload import -`"));
+            return Err(format!("compressed: unpack it first, such as `gunzip -c {word} | gdrtune workload import -`"));
         }
         [0x28, 0xb5, 0x2f, 0xfd, ..] => {
-            return Err(format!("compressed: unpack it first, such as `zstd -dc {file} | gdrtune workload import -`"));
+            return Err(format!("compressed: unpack it first, such as `zstd -dc {word} | gdrtune workload import -`"));
         }
         // The opcode PROTO of every pickle from protocol 2 on (Python's pickletools).
         [0x80, 2..=5, ..] => {
             return Err(format!(
                 "a pickle, which could run any program when it is read: where you trust it, convert it with \
                  `python3 -c 'import json, pickle, sys; json.dump(pickle.load(open(sys.argv[1], \"rb\")), sys.stdout)' \
-                 {file} > {file}.json`, or have the job call torch._C._distributed_c10d._dump_nccl_trace_json()"
+                 {word} > {word}.json`, or have the job call torch._C._distributed_c10d._dump_nccl_trace_json()"
             ));
         }
         _ => {}

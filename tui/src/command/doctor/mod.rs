@@ -92,8 +92,14 @@ fn unknown(option: &str, name: &str) -> Failure {
 fn explained(ids: &[String]) -> Result<String, Failure> {
     const INDENT: usize = 12;
     let mut lines = Vec::new();
+    let mut wanted = Vec::new();
     for id in ids {
-        let check = check(id).ok_or_else(|| unknown("explain", id))?;
+        match GROUPS.iter().find(|group| group.name == id) {
+            Some(group) => wanted.extend(group.checks),
+            None => wanted.push(check(id).ok_or_else(|| unknown("explain", id))?),
+        }
+    }
+    for check in wanted {
         if !lines.is_empty() {
             lines.push(String::new());
         }

@@ -39,7 +39,11 @@ fn explain(files: &[PathBuf], as_json: bool) -> Result<Exit, Failure> {
     }
     let text = if as_json { format!("{:#}\n", render::json(&report)) } else { render::text(&report) };
     io::stdout().lock().write_all(text.as_bytes())?;
-    Ok(if report.has_findings() { Exit::Findings } else { Exit::Done })
+    Ok(match report.has_findings() {
+        true => Exit::Findings,
+        false if report.tells_connections() => Exit::Done,
+        false => Exit::NothingMatched,
+    })
 }
 
 fn read(path: &Path, log: &mut Log) -> io::Result<()> {
