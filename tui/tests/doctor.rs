@@ -271,6 +271,6 @@ fn this_machine_alone_is_looked_at_without_any_host() {
     let run = doctor(home.path(), &[]);
     assert!(matches!(run.status.code(), Some(0 | 6)), "{}", stderr(&run));
     let said = text(&run);
-    assert!(said.contains("\n1 host: ") && said.contains("host-agent"), "{said}");
+    assert!(said.contains("\n1 host, ") && said.contains("host-agent"), "{said}");
     assert!(said.contains("host-twice, host-clock, gdr-path-alike, hca-present, net-connect,"), "{said}");
 }

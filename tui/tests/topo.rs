@@ -298,8 +298,9 @@ fn lists_of_hcas_follow_the_wiring() {
     const ALL: &str = "the nodes have no other HCAs than NCCL takes by itself";
     let list =
         |names: &[u32]| format!("={}", names.iter().map(|name| format!("mlx5_{name}:1")).collect::<Vec<_>>().join(","));
-    // The ports of the storage cards are up and far from all GPUs.
-    let dgx = vec![list(&[0, 1, 2, 3, 6, 7, 8, 9])];
+    // The ports of the storage cards are up and far from all GPUs. The machine's nccl.conf leaves one of them out; its `mlx5_1` also
+    // means mlx5_10, and what is unset is what that file says, so that no list is the same.
+    let dgx = vec![list(&[0, 1, 2, 3, 6, 7, 8, 9]), list(&[0, 1, 2, 3, 6, 7, 8, 9, 10])];
     let text = |texts: &[&str]| texts.iter().map(ToString::to_string).collect::<Vec<_>>();
     for (machine, hcas, levels) in [
         ("dgx-a100", dgx, &["LOC", "SYS"][..]),
@@ -322,6 +323,21 @@ fn lists_of_hcas_follow_the_wiring() {
         };
         assert_eq!(candidates(&document, "NCCL_CROSS_NIC").join(" "), rails, "{machine}");
     }
+}
+
+/// A folder's nccl.conf counts as a host's in a run.
+#[test]
+fn bindings_keep_to_the_settings_file_of_a_folder() {
+    let home = trees(&[("a", &description("hgx-h100")), ("b", &description("hgx-h100"))]);
+    let values = || candidates(&json(home.path(), &["--bindings", "--from", "a", "b"], 0), "NCCL_IB_HCA");
+    assert_eq!(values(), ["the nodes have no other HCAs than NCCL takes by itself"]);
+    fs::create_dir_all(home.path().join("b/etc")).unwrap();
+    fs::write(home.path().join("b/etc/nccl.conf"), "NCCL_IB_HCA=^=mlx5_7\n").unwrap();
+    let kept = values();
+    assert!(kept.iter().all(|list| list.starts_with("=mlx5_") && !list.contains("mlx5_7")), "{kept:?}");
+    let (text, _) = topo(home.path(), &["--bindings", "--from", "a", "b"], 0);
+    let line = text.lines().find(|line| line.contains("is left out by the site's nccl.conf")).unwrap();
+    assert!(line.contains("mlx5_7:1") && line.contains("on b"), "{line}");
 }
 
 #[test]

@@ -27,6 +27,8 @@ const LEVELS: [&str; 5] = ["LOC", "PIX", "PXB", "PHB", "SYS"];
 /// The one that NCCL takes where nothing is set (NCCL `src/graph/paths.cc`, `ncclTopoCheckGdr`; where the GPU is at the CPU by a
 /// chip-to-chip link it goes further, which PCI does not show).
 const USUAL_LEVEL: usize = 2;
+/// The word of that level.
+pub const USUAL_GDR_LEVEL: &str = LEVELS[USUAL_LEVEL];
 
 /// Positions of usable ports.
 type Set = BTreeSet<usize>;
@@ -277,6 +279,14 @@ const fn level(distance: PcieDistance) -> usize {
         PcieDistance::Phb | PcieDistance::Node => 3,
         PcieDistance::Sys => 4,
     }
+}
+
+/// Whether NCCL uses GPUDirect RDMA over a distance with a value of [`GDR_LEVEL`]; `None` for a value that is no level. A number is
+/// one of the old levels, of which all from 4 on are SYS (NCCL `src/graph/paths.cc`, `levelsOldToNew`).
+pub fn gdr_reaches(value: &str, distance: PcieDistance) -> Option<bool> {
+    let by_name = LEVELS.iter().position(|known| *known == value);
+    let most = by_name.or_else(|| Some(value.parse::<usize>().ok()?.min(LEVELS.len() - 1)))?;
+    Some(level(distance) <= most)
 }
 
 /// Levels in groups that reach the same pairs.

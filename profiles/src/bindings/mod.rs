@@ -21,7 +21,7 @@ use self::{
     ports::{Ports, Usable},
 };
 pub use self::{
-    hcas::{CROSS_NIC, GDR_LEVEL, HCAS},
+    hcas::{CROSS_NIC, GDR_LEVEL, HCAS, USUAL_GDR_LEVEL, gdr_reaches},
     interfaces::INTERFACES,
 };
 use crate::{

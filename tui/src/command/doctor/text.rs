@@ -12,13 +12,11 @@
 //! ✓ PASS
 //!   gpu-driver-loaded, gpu-driver-version
 //!
-//! 3 hosts: 1 FAIL, 0 WARN, 2 SKIP, 2 PASS
+//! 3 hosts, 5 findings: 1 FAIL, 0 WARN, 2 SKIP, 2 PASS
 //! ```
 
-use std::collections::BTreeMap;
-
 use gdrtune_fleet::hosts::fold;
-use gdrtune_session::doctor::{Facts, Finding, Status, checks};
+use gdrtune_session::doctor::{Facts, Finding, Node, Status};
 
 use super::{super::printable, COLUMNS};
 use crate::ui::{
@@ -32,6 +30,10 @@ pub(super) fn text(facts: &Facts, findings: &[Finding], charset: Charset) -> Str
     let hosts = facts.nodes.len() + facts.unusable.len();
     let all: Vec<&str> = facts.nodes.iter().map(|node| node.host.as_str()).collect();
     let mut lines = Vec::new();
+    if facts.unusable.is_empty() && !facts.nodes.is_empty() && facts.nodes.iter().all(Node::is_bare) {
+        lines.push(bare(&facts.nodes).to_owned());
+        lines.push(String::new());
+    }
     for status in Status::WORST_FIRST {
         let of: Vec<&Finding> = findings.iter().filter(|finding| finding.status == status).collect();
         if of.is_empty() {
@@ -48,13 +50,23 @@ pub(super) fn text(facts: &Facts, findings: &[Finding], charset: Charset) -> Str
         }
         lines.push(String::new());
     }
-    lines.push(format!("{}: {}", count(hosts as u64, "host"), counts(findings)));
+    lines.push(format!("{}, {}", count(hosts as u64, "host"), counts(findings)));
     let is_bad = findings.iter().any(|finding| finding.status >= Status::Warn);
     if is_bad {
         lines.push("gdrtune doctor explain ID says what a check looks at, and why".to_owned());
     }
     // Names of hosts, devices and files are others' words.
     lines.iter().map(|line| printable(line.trim_end()) + "\n").collect()
+}
+
+/// What is said first where there is little to say.
+fn bare(nodes: &[Node]) -> &'static str {
+    match nodes {
+        [node] if !node.is_recorded && node.host == "localhost" => {
+            "no GPU and no HCA here: little to check; name nodes with -w"
+        }
+        _ => "no GPU and no HCA on any of these hosts: little to check",
+    }
 }
 
 const fn symbol(status: Status, glyphs: &Glyphs) -> &'static str {
@@ -105,15 +117,10 @@ fn skipped(of: &[&Finding], all: &[&str], lines: &mut Vec<String>) {
     }
 }
 
-/// How many checks came to what, each counted as the worst that it found.
+/// How many findings came to what, as the document for programs counts them: equal results of several hosts are one.
 fn counts(findings: &[Finding]) -> String {
-    let mut worst: BTreeMap<&str, Status> = BTreeMap::new();
-    for finding in findings {
-        let known = worst.entry(finding.id).or_insert(finding.status);
-        *known = (*known).max(finding.status);
-    }
-    let number = |status: Status| checks().filter(|check| worst.get(check.id) == Some(&status)).count();
+    let number = |status: Status| findings.iter().filter(|finding| finding.status == status).count();
     let words: Vec<String> =
         Status::WORST_FIRST.iter().map(|status| format!("{} {}", number(*status), status.name())).collect();
-    words.join(", ")
+    format!("{}: {}", count(findings.len() as u64, "finding"), words.join(", "))
 }

@@ -63,11 +63,17 @@ pub(crate) fn topo(args: &TopoArgs) -> Result<Exit, Failure> {
 
 fn wiring(args: &TopoArgs, seen: Vec<(String, Seen)>, failed: &[(String, String)]) -> String {
     let wired = |(host, seen): (String, Seen)| match seen {
-        Seen::Inventory(inventory) => (host, machine(&inventory)),
-        Seen::Machine(machine) => (host, machine),
+        Seen::Inventory(inventory) => ((host, machine(&inventory)), Some(inventory)),
+        Seen::Machine(machine) => ((host, machine), None),
     };
-    let machines: Vec<(String, Machine)> = seen.into_iter().map(wired).collect();
-    let bindings = args.bindings.then(|| bindings::of_machines(&machines));
+    let (machines, inventories): (Vec<(String, Machine)>, Vec<Option<Box<Inventory>>>) =
+        seen.into_iter().map(wired).unzip();
+    let bindings = args.bindings.then(|| {
+        let known = machines.iter().zip(&inventories);
+        let known: Vec<_> =
+            known.map(|((host, machine), inventory)| (host.as_str(), machine, inventory.as_deref())).collect();
+        bindings::of_machines(&known)
+    });
     let survey = Survey::of(machines);
     match args.format {
         TopoFormat::Text => text::text(&survey, bindings.as_ref()),

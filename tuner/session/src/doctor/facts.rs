@@ -87,6 +87,11 @@ impl Node {
         Self { is_recorded: true, ..Self::new(host, inventory) }
     }
 
+    /// Whether it has neither a GPU nor an HCA.
+    pub fn is_bare(&self) -> bool {
+        !self.has_gpus() && !self.has_hcas()
+    }
+
     /// GPUs of the node, whoever tells of them.
     pub(super) fn gpu_count(&self) -> usize {
         let inventory = &self.inventory;

@@ -24,20 +24,31 @@ pub(crate) fn of_run(hosts: &[&str], slots: &[u32], inventories: &[Inventory], c
         })
         .collect();
     let mut bindings = Bindings::of(&nodes, ceilings);
+    keep_to_site(&mut bindings, inventories.iter());
+    bindings
+}
+
+/// Notes what the sites of these nodes set.
+fn keep_to_site<'i>(bindings: &mut Bindings, inventories: impl Iterator<Item = &'i Inventory> + Clone) {
     let sets = |variable: &str| {
-        inventories.iter().any(|node| node.site_env.get(variable).is_some() || by_conf(node, variable).is_some())
+        inventories.clone().any(|node| node.site_env.get(variable).is_some() || by_conf(node, variable).is_some())
     };
     let set: Vec<&str> = bindings.offers.iter().map(|offer| offer.variable).filter(|variable| sets(variable)).collect();
     for variable in set {
         bindings.set_by_site(variable);
     }
-    bindings
 }
 
-/// What jobs that use all GPUs of these machines can be bound to.
-pub fn of_machines(machines: &[(String, Machine)]) -> Bindings {
-    let nodes: Vec<Node<'_>> = machines.iter().map(|(host, machine)| Node::whole(host, machine)).collect();
-    Bindings::of(&nodes, &Ceilings::default())
+/// What jobs that use all GPUs of these machines can be bound to. With an inventory, what its site sets counts as in a run; a
+/// topology file knows nothing of that.
+pub fn of_machines(machines: &[(&str, &Machine, Option<&Inventory>)]) -> Bindings {
+    let nodes: Vec<Node<'_>> = machines
+        .iter()
+        .map(|(host, machine, inventory)| Node { only: inventory.and_then(only), ..Node::whole(host, machine) })
+        .collect();
+    let mut bindings = Bindings::of(&nodes, &Ceilings::default());
+    keep_to_site(&mut bindings, machines.iter().filter_map(|(.., inventory)| *inventory));
+    bindings
 }
 
 /// Positions of the GPUs that so many workers take; `None` where it could be any.
@@ -179,6 +190,27 @@ mod tests {
         assert_eq!(finding_lines(&found, HCAS), ["mlx5_10:1: not bound: is left out by the site's nccl.conf (on n2)"]);
         assert!(values(&found, HCAS).contains(&"=mlx5_0:1,mlx5_1:1".to_owned()), "it is not what unset means on n1");
         assert_eq!(values(&found, INTERFACES), ["=eth0", "=eth1", "=eth0,eth1"], "unset means what the site says");
+    }
+
+    #[test]
+    fn machines_with_inventories_keep_to_the_same_settings() {
+        let mut nodes = [node(1), node(2)];
+        let text = "NCCL_IB_HCA=^=mlx5_1\nNCCL_NET_GDR_LEVEL=SYS\n";
+        nodes[1].nccl_confs = vec![ConfFile { path: "/etc/nccl.conf".into(), text: text.into() }];
+        let machines = nodes.each_ref().map(crate::topology::machine);
+        let of = |second: Option<&Inventory>| of_machines(&[("n1", &machines[0], None), ("n2", &machines[1], second)]);
+        let (file, inventory) = (of(None), of(Some(&nodes[1])));
+        let has = |found: &Bindings| values(found, HCAS).iter().any(|value| value.contains("mlx5_1:1"));
+        assert!(has(&file) && !has(&inventory), "{:?}", values(&inventory, HCAS));
+        assert_eq!(
+            finding_lines(&inventory, HCAS)[0],
+            "mlx5_1:1: not bound: is left out by the site's nccl.conf (on n2)"
+        );
+        let defaults = |found: &Bindings| {
+            let offer = found.offer(GDR_LEVEL).unwrap();
+            offer.candidates.iter().filter(|candidate| candidate.is_default).count()
+        };
+        assert_eq!((defaults(&file), defaults(&inventory)), (1, 0), "unset means what the file says");
     }
 
     #[test]

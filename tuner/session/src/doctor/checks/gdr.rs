@@ -1,11 +1,15 @@
 //! The way between GPUs and HCAs: GPUDirect RDMA, and GPUDirect Storage.
 
-use gdrtune_profiles::vocab::PcieDistance;
+use gdrtune_profiles::{
+    bindings::{GDR_LEVEL, USUAL_GDR_LEVEL, gdr_reaches},
+    version::Version,
+    vocab::PcieDistance,
+};
 use gdrtune_wire::BridgeKind;
 
 use super::{
     super::facts::{by_device, gpu_names},
-    Check, Facts, Fault, Node, Outcome, Outcomes, Scope, no_gpu, no_hca,
+    Check, Facts, Fault, Node, Outcome, Outcomes, Scope, no_gpu, no_hca, word,
 };
 use crate::topology::{is_flat, nearest};
 
@@ -44,10 +48,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check::node(
         [
             "gdr-distance",
-            "every GPU has a working HCA at its own socket",
-            "PCI distances from each GPU to the nearest HCA that is up. Across sockets NCCL uses no GPUDirect RDMA, unless NCCL_NET_GDR_LEVEL=SYS asks for it.",
-            "use an HCA at that socket (another slot), or measure with NCCL_NET_GDR_LEVEL=SYS and without",
-            "NCCL docs, NCCL_NET_GDR_LEVEL; NVIDIA/nccl issue 1151",
+            "every GPU has a working HCA that GPUDirect RDMA reaches",
+            "PCI distances from each GPU to the nearest HCA that is up, against NCCL_NET_GDR_LEVEL. Where it is not set NCCL uses GPUDirect RDMA up to PXB: over switches, but neither through the CPU (PHB, NODE) nor across sockets (SYS). GPUs with a chip-to-chip link to their CPU also reach its HCAs, since 2.27. A file in NCCL_TOPO_FILE has other distances.",
+            "NCCL_NET_GDR_LEVEL=PHB (across sockets SYS), where `gdrtune gdr -w HOSTS` measures a gain with it; in a virtual machine first NCCL_TOPO_FILE; or put the HCA into a slot at the GPU's switch",
+            "NCCL docs, NCCL_NET_GDR_LEVEL, NCCL_NET_GDR_C2C; src/graph/paths.cc, ncclTopoCheckGdr; NVIDIA/nccl issue 1151",
         ],
         distance,
     ),
@@ -66,7 +70,7 @@ pub(super) const CHECKS: &[Check] = &[
             "gdr-acs",
             "PCI switches let peers talk straight",
             "ACS on the switch ports above GPUs and HCAs. Where it redirects, every packet between GPU and HCA goes up to the CPU: a fraction of the bandwidth, or a hang. In virtual machines it must be on, and ATS helps.",
-            "switch ACS off in the BIOS, or after each boot: setpci -s ADDRESS ECAP_ACS+0x6.w=0000",
+            "switch ACS off in the BIOS, or after each boot: sudo setpci -s ADDRESS ECAP_ACS+0x6.w=0000",
             "NCCL troubleshooting guide, PCI Access Control Services",
         ],
         acs,
@@ -193,19 +197,64 @@ fn distance(node: &Node) -> Outcome {
         let are_down = machine.hcas.iter().all(gdrtune_profiles::topology::Hca::is_down);
         return Outcome::skip(if are_down { "no HCA is up" } else { "no distance is known" });
     }
-    let word = |(gpu, near): (usize, &Option<crate::topology::Nearest>)| {
-        near.as_ref().map(|near| (format!("GPU{gpu}"), near.distance.nccl_name().to_owned()))
+    let level = node.setting(GDR_LEVEL).map(str::trim);
+    let mut far = Vec::new();
+    for (gpu, near) in near.iter().enumerate() {
+        let Some(near) = near else { continue };
+        let Some(is_reached) = gdr_reaches(level.unwrap_or(USUAL_GDR_LEVEL), near.distance) else {
+            return Outcome::skip(format!("{GDR_LEVEL}={} is no level that is known here", level.unwrap_or_default()));
+        };
+        let is_at_cpu = near.distance != PcieDistance::Sys && level.is_none() && goes_through_cpu(node, gpu);
+        if !is_reached && !is_at_cpu {
+            far.push((gpu, near.distance));
+        }
+    }
+    let said = |(gpu, distance): &(usize, PcieDistance)| {
+        (format!("GPU{gpu}"), format!("the nearest HCA is {}", distance.nccl_name()))
     };
-    let far = gpu_names(
-        near.iter()
-            .enumerate()
-            .filter(|(_, near)| near.as_ref().is_some_and(|near| near.distance == PcieDistance::Sys))
-            .map(|(gpu, _)| gpu),
-    );
-    if far.is_empty() {
-        Outcome::pass(by_device(near.iter().enumerate().filter_map(word)))
+    let evidence = by_device(far.iter().map(said));
+    let Some(farthest) = far.iter().map(|(_, distance)| *distance).max() else {
+        let unknown = gpu_names(near.iter().enumerate().filter(|(_, near)| near.is_none()).map(|(gpu, _)| gpu));
+        if !unknown.is_empty() {
+            return Outcome::skip(format!("{unknown}: no distance to an HCA that is up is known"));
+        }
+        let word = |(gpu, near): (usize, &Option<crate::topology::Nearest>)| {
+            near.as_ref().map(|near| (format!("GPU{gpu}"), near.distance.nccl_name().to_owned()))
+        };
+        return Outcome::pass(by_device(near.iter().enumerate().filter_map(word)));
+    };
+    if node.setting("NCCL_TOPO_FILE").is_some() {
+        return Outcome::skip(format!("{evidence}; NCCL takes the distances of NCCL_TOPO_FILE instead"));
+    }
+    let allowed = match level {
+        Some(level) => format!("{GDR_LEVEL}={level} allows less"),
+        None => format!("NCCL's default allows {USUAL_GDR_LEVEL}"),
+    };
+    Fault::warn(format!("{evidence}; {allowed}")).fixed_by(reach(node, farthest)).into()
+}
+
+/// The first NCCL that goes through the CPU of a chip-to-chip link unasked (NCCL docs, `NCCL_NET_GDR_C2C`).
+const GOES_THROUGH_CPU: Version = Version::new(2, 27);
+
+/// Whether NCCL reaches the HCAs at a GPU's CPU where no level is set: over a chip-to-chip link, which only the model tells of.
+fn goes_through_cpu(node: &Node, gpu: usize) -> bool {
+    const LINKED: [&str; 3] = ["GH200", "GB200", "GB300"];
+    let is_linked = node.gpu_models().any(|(at, model)| at == gpu && LINKED.iter().any(|known| model.contains(known)));
+    let mut versions = node.nccl_libraries().filter_map(|library| library.version.parse::<Version>().ok());
+    is_linked && node.setting("NCCL_NET_GDR_C2C") != Some("0") && versions.all(|version| version >= GOES_THROUGH_CPU)
+}
+
+/// How GPUDirect RDMA gets to an HCA that is so far.
+fn reach(node: &Node, distance: PcieDistance) -> String {
+    let level = if distance == PcieDistance::Sys { "SYS" } else { "PHB" };
+    let raise = format!("{GDR_LEVEL}={level}, where `gdrtune gdr -w HOSTS` measures a gain with it");
+    // Hardware has a port above every device.
+    if node.inventory.bridges.is_empty() || is_flat(&node.machine) {
+        format!(
+            "as in a virtual machine: have jobs set NCCL_TOPO_FILE to the provider's topology file; without one {raise}"
+        )
     } else {
-        Outcome::warn(format!("{far}: the nearest HCA is across sockets or NUMA nodes (SYS)"))
+        format!("{raise}; or put the HCA into a slot at the GPU's switch")
     }
 }
 
@@ -245,7 +294,11 @@ fn acs(node: &Node) -> Outcome {
         let shown: Vec<&str> = redirecting.iter().take(SHOWN).copied().collect();
         let more = redirecting.len() - shown.len();
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-        return Outcome::fail(format!("ACS redirects at {}{more}", shown.join(", ")));
+        let all: Vec<String> = redirecting.iter().map(|address| word(address)).collect();
+        let off = format!("for b in {}; do sudo setpci -s \"$b\" ECAP_ACS+0x6.w=0000; done", all.join(" "));
+        return Fault::fail(format!("ACS redirects at {}{more}", shown.join(", ")))
+            .fixed_by(format!("switch ACS off in the BIOS, or after each boot: {off}"))
+            .into();
     }
     if node.inventory.bridges.is_empty() {
         return Outcome::skip("no bridge shows above GPUs and HCAs");

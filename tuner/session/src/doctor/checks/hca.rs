@@ -8,7 +8,7 @@ use gdrtune_wire::{HcaPort, LibraryKind, PortDetails};
 use super::gpu::major_minor;
 use super::{
     super::facts::{by_device, gpu_names, port_name},
-    Check, Facts, Fault, Node, Outcome, Outcomes, Scope, about_all, no_hca,
+    Check, Facts, Fault, Node, Outcome, Outcomes, Scope, about_all, no_hca, word,
 };
 
 pub(super) const CHECKS: &[Check] = &[
@@ -27,8 +27,8 @@ pub(super) const CHECKS: &[Check] = &[
         [
             "hca-port-active",
             "ports that NCCL may use are active",
-            "The state of each port, but of those that NCCL_IB_HCA leaves out. NCCL takes active ports only, and other ones without a word.",
-            "check cable, transceiver and switch port, for InfiniBand the subnet manager; leave an unused port out: NCCL_IB_HCA=^=NAME",
+            "The state of each port, but of those that NCCL_IB_HCA leaves out. NCCL takes active ports only, and goes on without the others and without a word.",
+            "unused port: nothing to do, as NCCL takes active ones only; else bring it up: cable, transceiver, switch port, for InfiniBand the subnet manager",
             "NCCL src/transport/net_ib/init.cc; networking troubleshooting guide",
         ],
         active,
@@ -69,7 +69,7 @@ pub(super) const CHECKS: &[Check] = &[
             "hca-link-errors",
             "ports have counted no errors of their link",
             "Error counters since the driver's start: symbol errors, recoveries, links that went down. What goes on counting is a cable or transceiver on its way out.",
-            "look whether they grow (`perfquery -x`), then reseat or replace the cable; reset them with `perfquery -R`",
+            "look whether they grow: perfquery -C HCA -P PORT (perfquery -R sets them to 0); then reseat or replace the cable",
             "InfiniBand specification, PortCounters; NCCL networking troubleshooting guide, Port error counters",
         ],
         link_errors,
@@ -133,6 +133,9 @@ fn state(port: &HcaPort) -> String {
     format!("{} {}", port.state, port.phys_state).trim().to_owned()
 }
 
+/// What to do about a port that jobs need.
+const BRING_UP: &str = "bring it up: cable, transceiver, switch port, for InfiniBand the subnet manager";
+
 fn active(node: &Node) -> Outcome {
     if !node.has_hcas() {
         return no_hca();
@@ -145,14 +148,15 @@ fn active(node: &Node) -> Outcome {
     let (up, down): (Vec<&HcaPort>, Vec<&HcaPort>) = ports.into_iter().partition(|port| port.is_active());
     if up.is_empty() {
         let evidence = by_device(down.iter().map(|port| (port_name(port), state(port))));
-        return Outcome::fail(format!("none is: {evidence}"));
+        return Fault::fail(format!("none is: {evidence}")).fixed_by(BRING_UP).into();
     }
     let mut faults = Vec::new();
     let (near, far): (Vec<&HcaPort>, Vec<&HcaPort>) =
         down.into_iter().partition(|port| !nearest_gpus(node, &port.hca, &up).is_empty());
     for port in near {
         let gpus = gpu_names(nearest_gpus(node, &port.hca, &up));
-        faults.push(Fault::fail(format!("{}: {}, though nearest to {gpus}", port_name(port), state(port))));
+        let evidence = format!("{}: {}, though nearest to {gpus}", port_name(port), state(port));
+        faults.push(Fault::fail(evidence).fixed_by(BRING_UP));
     }
     let spare = by_device(far.iter().map(|port| (port_name(port), state(port))));
     if !spare.is_empty() {
@@ -295,8 +299,13 @@ const LINK_COUNTERS: [&str; 6] = [
     "port_rcv_errors",
 ];
 
-/// What some counters of each usable port have counted, as a fault or well.
-pub(super) fn counted(node: &Node, names: &[&str], is_wanted: impl Fn(&HcaPort) -> bool) -> Outcome {
+/// What some counters of each usable port have counted, as a fault or well. `fix` is told the ports.
+pub(super) fn counted(
+    node: &Node,
+    names: &[&str],
+    is_wanted: impl Fn(&HcaPort) -> bool,
+    fix: fn(&[&HcaPort]) -> String,
+) -> Outcome {
     let ports: Vec<(&HcaPort, &PortDetails)> = node
         .ports()
         .filter(|(port, _)| is_wanted(port) && node.may_use(port))
@@ -310,14 +319,31 @@ pub(super) fn counted(node: &Node, names: &[&str], is_wanted: impl Fn(&HcaPort) 
         let moved = names.iter().filter_map(|name| Some((name, details.counter(name).filter(|count| *count > 0)?)));
         moved.map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
     };
-    let lines =
-        ports.iter().map(|(port, details)| (port_name(port), said(details))).filter(|(_, said)| !said.is_empty());
-    let evidence = by_device(lines);
-    if evidence.is_empty() { Outcome::pass("all are 0") } else { Outcome::warn(evidence) }
+    let moved: Vec<(&HcaPort, String)> =
+        ports.iter().map(|(port, details)| (*port, said(details))).filter(|(_, said)| !said.is_empty()).collect();
+    if moved.is_empty() {
+        return Outcome::pass("all are 0");
+    }
+    let fix = fix(&moved.iter().map(|(port, _)| *port).collect::<Vec<_>>());
+    Fault::warn(by_device(moved.into_iter().map(|(port, said)| (port_name(port), said)))).fixed_by(fix).into()
+}
+
+/// How the counters of links are looked at once more: `perfquery` asks InfiniBand ports only.
+fn look_at_link(ports: &[&HcaPort]) -> String {
+    let command = |port: &&HcaPort| {
+        let hca = word(&port.hca);
+        if is_infiniband(port) {
+            format!("perfquery -C {hca} -P {}", port.port)
+        } else {
+            format!("grep . /sys/class/infiniband/{hca}/ports/{}/counters/*", port.port)
+        }
+    };
+    let commands: Vec<String> = ports.iter().map(command).collect();
+    format!("look whether they grow: {}; then reseat or replace the cable", commands.join("; "))
 }
 
 fn link_errors(node: &Node) -> Outcome {
-    if node.has_hcas() { counted(node, &LINK_COUNTERS, |_| true) } else { no_hca() }
+    if node.has_hcas() { counted(node, &LINK_COUNTERS, |_| true, look_at_link) } else { no_hca() }
 }
 
 /// NVIDIA's packages of RDMA drivers are numbered 5.0 to 5.9, and by year and month since 23.04.

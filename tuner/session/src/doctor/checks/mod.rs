@@ -59,6 +59,12 @@ fn about_all(facts: &Facts, outcome: impl Into<Outcome>) -> Outcomes {
     vec![(facts.nodes.iter().map(|node| node.host.clone()).collect(), outcome.into())]
 }
 
+/// The name of a device as one word of a shell's command.
+fn word(name: &str) -> String {
+    let is_plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:-".contains(&b));
+    if is_plain { name.to_owned() } else { gdrtune_fleet::launcher::quote(name) }
+}
+
 /// What a check of GPUs says of a node without.
 fn no_gpu() -> Outcome {
     Outcome::skip("no NVIDIA GPU")

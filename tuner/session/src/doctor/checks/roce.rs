@@ -12,6 +12,7 @@ use super::{
     super::facts::{by_device, port_name},
     Check, Facts, Fault, Node, Outcome, Outcomes, Scope, about_all,
     hca::counted,
+    word,
 };
 
 pub(super) const CHECKS: &[Check] = &[
@@ -20,7 +21,7 @@ pub(super) const CHECKS: &[Check] = &[
             "roce-gid",
             "RoCE ports have a version 2 GID with an address that routes",
             "GIDs of each active Ethernet port. Version 1 does not cross routers, and fe80:: addresses do not even cross most switches' VLANs.",
-            "give the port's interface an IPv4 address; cma_roce_mode -d HCA -p 1 -m 2 makes version 2 the default",
+            "give the port's interface an IPv4 address: sudo ip address add ADDRESS/PREFIX dev DEVICE",
             "NVIDIA/nccl issues 769, 1131; NCCL src/transport/net_ib/init.cc, ncclIbGetGidIndex",
         ],
         gid,
@@ -40,7 +41,7 @@ pub(super) const CHECKS: &[Check] = &[
             "roce-mtu",
             "interfaces under RoCE have jumbo frames",
             "MTU of the network devices of RoCE ports. RoCE's own MTU of 4096 needs 4200 with its headers; on 1500 it is 1024.",
-            "ip link set DEVICE mtu 9000, on all nodes and switches alike",
+            "sudo ip link set DEVICE mtu 9000, on all nodes and switches alike",
             "Linux drivers/infiniband/core, iboe_get_mtu; NVIDIA RoCE documentation",
         ],
         mtu,
@@ -132,13 +133,20 @@ fn gid(node: &Node) -> Outcome {
         return Outcome::skip("the kernel does not tell the versions of GIDs");
     }
     let wrong = known.iter().filter(|(_, details)| !details.gids.iter().any(is_right));
-    let evidence = by_device(wrong.map(|(port, details)| {
+    let evidence = by_device(wrong.clone().map(|(port, details)| {
         let has_v2 = details.gids.iter().any(|gid| gid.kind == Some(GidKind::RoceV2));
         let why = if has_v2 { "version 2 with link-local addresses only" } else { "no GID of version 2" };
         (port_name(port), why.to_owned())
     }));
     if !evidence.is_empty() {
-        return Outcome::fail(evidence);
+        let fault = Fault::fail(evidence);
+        let nets = wrong.flat_map(|(_, details)| &details.nets);
+        let add: Vec<String> =
+            nets.map(|net| format!("sudo ip address add ADDRESS/PREFIX dev {}", word(net))).collect();
+        if add.is_empty() {
+            return fault.into();
+        }
+        return fault.fixed_by(format!("give the port's interface an IPv4 address: {}", add.join("; "))).into();
     }
     let right = |details: &PortDetails| details.gids.iter().filter(|gid| is_right(gid)).map(|gid| gid.index).min();
     Outcome::pass(by_device(
@@ -212,7 +220,12 @@ fn mtu(node: &Node) -> Outcome {
         by_device(nets.map(|(name, mtu)| (name.clone(), format!("MTU {mtu}"))))
     };
     let small = words(&mut known.iter().filter(|(_, mtu)| *mtu < LEAST_MTU));
-    if small.is_empty() { Outcome::pass(words(&mut known.iter())) } else { Outcome::warn(small) }
+    if small.is_empty() {
+        return Outcome::pass(words(&mut known.iter()));
+    }
+    let raise = known.iter().filter(|(_, mtu)| *mtu < LEAST_MTU);
+    let raise: Vec<String> = raise.map(|(name, _)| format!("sudo ip link set {} mtu 9000", word(name))).collect();
+    Fault::warn(small).fixed_by(format!("{}, on all nodes and switches alike", raise.join("; "))).into()
 }
 
 /// How devices of RoCE ports are set to be lossless, where `is_known`.
@@ -363,5 +376,17 @@ fn loss(node: &Node) -> Outcome {
     if let Some(lacking) = lacks_ports(node) {
         return lacking;
     }
-    counted(node, &LOSS_COUNTERS, |port| port.is_active() && port.link_layer == "Ethernet")
+    counted(
+        node,
+        &LOSS_COUNTERS,
+        |port| port.is_active() && port.link_layer == "Ethernet",
+        |ports| {
+            let look = |port: &&HcaPort| format!("rdma statistic show link {}/{}", word(&port.hca), port.port);
+            let look: Vec<String> = ports.iter().map(look).collect();
+            format!(
+                "look whether they grow while a job runs: {}; then check PFC and ECN on nodes and switches",
+                look.join("; ")
+            )
+        },
+    )
 }

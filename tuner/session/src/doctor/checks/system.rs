@@ -2,7 +2,7 @@
 
 use gdrtune_profiles::size::Size;
 
-use super::{Check, Node, Outcome, no_gpu, no_hca};
+use super::{Check, Fault, Node, Outcome, no_gpu, no_hca};
 
 pub(super) const CHECKS: &[Check] = &[
     Check::node(
@@ -10,7 +10,7 @@ pub(super) const CHECKS: &[Check] = &[
             "sys-memlock",
             "memory may be locked without limit",
             "The limit of locked memory that agents, and so workers, have. RDMA locks every buffer; below it registering fails with `ibv_reg_mr failed`.",
-            "`* soft memlock unlimited` and hard, in /etc/security/limits.conf; docker run --ulimit memlock=-1; slurmd: LimitMEMLOCK=infinity and PropagateResourceLimitsExcept=MEMLOCK",
+            "`* soft memlock unlimited` and hard, in /etc/security/limits.d/90-rdma.conf, then log in anew; docker run --ulimit memlock=-1; slurmd: LimitMEMLOCK=infinity and PropagateResourceLimitsExcept=MEMLOCK",
             "NCCL networking troubleshooting guide, Troubleshooting NCCL errors",
         ],
         memlock,
@@ -90,6 +90,9 @@ pub(super) const CHECKS: &[Check] = &[
 /// NCCL locks some tens of MiB for each connection.
 const LEAST_LOCKED: u64 = 1 << 30;
 
+/// How the limit goes: for logins, containers and jobs of Slurm.
+const UNLIMIT: &str = r"printf '* %s memlock unlimited\n' soft hard | sudo tee /etc/security/limits.d/90-rdma.conf; log in anew; containers: docker run --ulimit memlock=-1; slurmd: LimitMEMLOCK=infinity and PropagateResourceLimitsExcept=MEMLOCK";
+
 fn memlock(node: &Node) -> Outcome {
     if !node.has_hcas() {
         return no_hca();
@@ -102,8 +105,8 @@ fn memlock(node: &Node) -> Outcome {
         None => Outcome::skip("the limit cannot be read"),
         Some(limit) => match limit.soft {
             None => Outcome::pass("unlimited"),
-            Some(bytes) if bytes < LEAST_LOCKED => Outcome::fail(format!("{} KiB", bytes >> 10)),
-            Some(bytes) => Outcome::warn(format!("{} MiB", bytes >> 20)),
+            Some(bytes) if bytes < LEAST_LOCKED => Fault::fail(format!("{} KiB", bytes >> 10)).fixed_by(UNLIMIT).into(),
+            Some(bytes) => Fault::warn(format!("{} MiB", bytes >> 20)).fixed_by(UNLIMIT).into(),
         },
     }
 }

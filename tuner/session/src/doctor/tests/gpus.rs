@@ -30,6 +30,19 @@ fn each_gpu(node: &mut Inventory, change: fn(&mut GpuDetails)) {
     node.gpu_details.iter_mut().for_each(change);
 }
 
+/// The second GPU has no HCA nearer than that.
+fn far(node: &mut Inventory, distance: PcieDistance) {
+    node.topology.distances[1] = vec![Some(distance); 3];
+}
+
+/// The same of a GPU with a chip-to-chip link to its CPU, under this NCCL.
+fn linked(node: &mut Inventory, version: &str) {
+    far(node, PcieDistance::Node);
+    node.gpus[1] = "NVIDIA GH200 480GB".into();
+    let libraries = node.system.libraries.iter_mut().filter(|library| library.kind == LibraryKind::Nccl);
+    libraries.for_each(|library| library.version = version.into());
+}
+
 pub(super) const CASES: &[Case] = &[
     ("gpu-driver-loaded", "SKIP n2: no NVIDIA GPU", Second(without_gpus)),
     (
@@ -223,16 +236,49 @@ pub(super) const CASES: &[Case] = &[
     ("gdr-legacy-module", "SKIP n2: the kernel's modules are not known", Second(without_modules)),
     (
         "gdr-distance",
-        "WARN n2: GPU1: the nearest HCA is across sockets",
+        "WARN n2: GPU1: the nearest HCA is SYS; NCCL's default allows PXB",
+        Second(|n| far(n, PcieDistance::Sys)),
+    ),
+    ("gdr-distance", "WARN n2: GPU0: the nearest HCA is SYS", Second(|n| n.hca_ports[0].state = "DOWN".into())),
+    ("gdr-distance", "WARN n2: GPU1: the nearest HCA is PHB; NCCL's", Second(|n| far(n, PcieDistance::Phb))),
+    ("gdr-distance", "WARN n2: GPU1: the nearest HCA is NODE; NCCL's", Second(|n| far(n, PcieDistance::Node))),
+    ("gdr-distance", "PASS n2: GPU0: PIX; GPU1: PXB", Second(|n| far(n, PcieDistance::Pxb))),
+    (
+        "gdr-distance",
+        "WARN n2: GPU1: the nearest HCA is PXB; NCCL_NET_GDR_LEVEL=PIX allows less",
         Second(|n| {
-            n.topology.distances[1] = vec![Some(PcieDistance::Sys); 3];
+            far(n, PcieDistance::Pxb);
+            set(n, "NCCL_NET_GDR_LEVEL", "PIX");
         }),
     ),
     (
         "gdr-distance",
-        "WARN n2: GPU0: the nearest HCA is across sockets",
-        Second(|n| n.hca_ports[0].state = "DOWN".into()),
+        "PASS n2: GPU0: PIX; GPU1: NODE",
+        Second(|n| {
+            far(n, PcieDistance::Node);
+            set(n, "NCCL_NET_GDR_LEVEL", "3");
+        }),
     ),
+    ("gdr-distance", "SKIP n2: NCCL_NET_GDR_LEVEL=far is no level", Second(|n| set(n, "NCCL_NET_GDR_LEVEL", "far"))),
+    (
+        "gdr-distance",
+        "SKIP n2: GPU1: the nearest HCA is NODE; NCCL takes the distances of NCCL_TOPO_FILE",
+        Second(|n| {
+            far(n, PcieDistance::Node);
+            set(n, "NCCL_TOPO_FILE", "/opt/topo.xml");
+        }),
+    ),
+    ("gdr-distance", "PASS n2: GPU0: PIX; GPU1: NODE", Second(|n| linked(n, "2.27.3"))),
+    ("gdr-distance", "WARN n2: GPU1: the nearest HCA is NODE", Second(|n| linked(n, "2.26.2"))),
+    (
+        "gdr-distance",
+        "WARN n2: GPU1: the nearest HCA is NODE",
+        Second(|n| {
+            linked(n, "2.27.3");
+            set(n, "NCCL_NET_GDR_C2C", "0");
+        }),
+    ),
+    ("gdr-distance", "SKIP n2: GPU1: no distance to an HCA", Second(|n| n.topology.distances[1] = vec![None; 3])),
     ("gdr-distance", "SKIP n2: no distance is known", Second(|n| n.topology.distances = vec![vec![None; 3]; 2])),
     (
         "gdr-distance",

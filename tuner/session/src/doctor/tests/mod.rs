@@ -171,6 +171,54 @@ fn equal_findings_are_folded_and_the_worst_come_first() {
     );
 }
 
+/// Commands that can be pasted, with the devices at hand, and nothing that would spoil a site's own lists.
+#[test]
+fn fixes_name_the_devices() {
+    let fixes = |id: &str, change: fn(&mut Inventory)| -> String {
+        let findings = examine(&facts_of(Some(Change::Second(change))), |check| check.id == id);
+        findings.into_iter().filter_map(|finding| finding.fix).collect::<Vec<_>>().join("\n")
+    };
+    let acs = fixes("gdr-acs", |n| {
+        let usual = n.bridges[0].clone();
+        n.bridges = vec![usual; 6];
+        for (bus, bridge) in n.bridges.iter_mut().enumerate() {
+            (bridge.address, bridge.acs_redirects) = (format!("0000:0{bus}:00.0"), Some(true));
+        }
+    });
+    assert!(
+        acs.ends_with(
+            "for b in 0000:00:00.0 0000:01:00.0 0000:02:00.0 0000:03:00.0 0000:04:00.0 0000:05:00.0; do sudo setpci -s \"$b\" \
+             ECAP_ACS+0x6.w=0000; done"
+        ),
+        "{acs}"
+    );
+    assert_eq!(
+        fixes("roce-mtu", |n| n.topology.nets[2].mtu = 1500),
+        "sudo ip link set rail2 mtu 9000, on all nodes and switches alike"
+    );
+    let limit = fixes("sys-memlock", |n| n.system.memlock = Some(gdrtune_wire::Memlock { soft: Some(1), hard: None }));
+    assert!(
+        limit.starts_with(r"printf '* %s memlock unlimited\n' soft hard | sudo tee /etc/security/limits.d/"),
+        "{limit}"
+    );
+    let counters =
+        |id| fixes(id, |n| n.port_details.iter_mut().flat_map(|port| &mut port.counters).for_each(|c| c.value = 9));
+    assert!(counters("hca-link-errors").contains(": perfquery -C mlx5_0 -P 1; perfquery -C mlx5_1 -P 1"));
+    assert!(counters("roce-loss").contains(": rdma statistic show link mlx5_2/1; "));
+    let down = fixes("hca-port-active", |n| n.hca_ports[2].state = "DOWN".into());
+    assert!(down.starts_with("unused port: nothing to do") && !down.contains("NCCL_IB_HCA"), "{down}");
+    let needed = fixes("hca-port-active", |n| n.hca_ports[0].state = "DOWN".into());
+    assert!(needed.starts_with("bring it up: cable"), "{needed}");
+    let phb =
+        fixes("gdr-distance", |n| n.topology.distances[1] = vec![Some(gdrtune_profiles::vocab::PcieDistance::Node); 3]);
+    assert!(phb.starts_with("NCCL_NET_GDR_LEVEL=PHB, where"), "{phb}");
+    let vm = fixes("gdr-distance", |n| {
+        n.topology.distances[1] = vec![Some(gdrtune_profiles::vocab::PcieDistance::Sys); 3];
+        n.bridges.clear();
+    });
+    assert!(vm.contains("NCCL_TOPO_FILE") && vm.contains("NCCL_NET_GDR_LEVEL=SYS"), "{vm}");
+}
+
 /// `UPDATE_DOCS=1 cargo test` writes it.
 #[test]
 fn the_docs_list_the_checks_of_the_table() {
