@@ -86,6 +86,7 @@ pub(crate) struct ImportArgs {
 
 /// `gdrtune workload estimate`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub(crate) struct EstimateArgs {
     /// Parameters of the model, such as 7B or 350M
     #[arg(long, value_name = "N", value_parser = parse_params)]

@@ -53,7 +53,6 @@ fn every_collective_is_right_between_machines() {
 
 #[test]
 #[ignore = "runs in the guest"]
-#[expect(clippy::print_stdout, reason = "the log is what people look for")]
 fn the_fast_rail_is_found_and_shipped() {
     let folder = tempfile::tempdir().unwrap();
     // Sends and receives have no choice of an algorithm: the binding is all that there is to find.
@@ -87,7 +86,6 @@ impl Drop for Guard {
 
 #[test]
 #[ignore = "runs in the guest"]
-#[expect(clippy::print_stdout, reason = "the figures are what people look for")]
 fn a_cut_rail_is_told_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let tune = ["tune", "--headless", "--sizes", "4M", "--budget", "60s", "--out", "out"];

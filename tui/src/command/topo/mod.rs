@@ -66,8 +66,7 @@ fn wiring(args: &TopoArgs, seen: Vec<(String, Seen)>, failed: &[(String, String)
         Seen::Inventory(inventory) => ((host, machine(&inventory)), Some(inventory)),
         Seen::Machine(machine) => ((host, machine), None),
     };
-    let (machines, inventories): (Vec<(String, Machine)>, Vec<Option<Box<Inventory>>>) =
-        seen.into_iter().map(wired).unzip();
+    let (machines, inventories): (Vec<_>, Vec<_>) = seen.into_iter().map(wired).unzip();
     let bindings = args.bindings.then(|| {
         let known = machines.iter().zip(&inventories);
         let known: Vec<_> =

@@ -24,12 +24,12 @@ pub(crate) fn of_run(hosts: &[&str], slots: &[u32], inventories: &[Inventory], c
         })
         .collect();
     let mut bindings = Bindings::of(&nodes, ceilings);
-    keep_to_site(&mut bindings, inventories.iter());
+    keep_to_site(&mut bindings, &inventories.iter());
     bindings
 }
 
 /// Notes what the sites of these nodes set.
-fn keep_to_site<'i>(bindings: &mut Bindings, inventories: impl Iterator<Item = &'i Inventory> + Clone) {
+fn keep_to_site<'i>(bindings: &mut Bindings, inventories: &(impl Iterator<Item = &'i Inventory> + Clone)) {
     let sets = |variable: &str| {
         inventories.clone().any(|node| node.site_env.get(variable).is_some() || by_conf(node, variable).is_some())
     };
@@ -47,7 +47,7 @@ pub fn of_machines(machines: &[(&str, &Machine, Option<&Inventory>)]) -> Binding
         .map(|(host, machine, inventory)| Node { only: inventory.and_then(only), ..Node::whole(host, machine) })
         .collect();
     let mut bindings = Bindings::of(&nodes, &Ceilings::default());
-    keep_to_site(&mut bindings, machines.iter().filter_map(|(.., inventory)| *inventory));
+    keep_to_site(&mut bindings, &machines.iter().filter_map(|(.., inventory)| *inventory));
     bindings
 }
 
