@@ -138,7 +138,7 @@ fn what_cannot_be_imported_says_why_and_what_to_do() {
     fs::write(home.join("dump"), [0x80, 2, b'}']).unwrap();
     fs::write(home.join("x.log"), "gpu-1:1:1 [0] NCCL INFO Channel 00/02 : 0 1\n").unwrap();
     fs::write(home.join("broken.json"), "{\"traceEvents\":[\n{\"name\":\n").unwrap();
-    refused(home, &["import", "trace.json.gz"], 2, "gunzip -c trace.json.gz | gdrtune workload import -");
+    refused(home, &["import", "trace.json.gz"], 2, "gunzip -c 'trace.json.gz' | gdrtune workload import -");
     refused(home, &["import", "dump"], 2, "python3 -c");
     refused(home, &["import", "x.log"], 2, "NCCL_DEBUG_SUBSYS=INIT,COLL");
     refused(home, &["import", "broken.json"], 2, "broken.json:3:1: EOF");

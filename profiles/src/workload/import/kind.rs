@@ -137,9 +137,9 @@ mod tests {
             assert_eq!(asked, Ok(Kind::Kineto));
         }
         for (beginning, text) in [
-            (&b"\x80\x02}q"[..], "pickle.load(open(sys.argv[1], \"rb\")), sys.stdout)' f > f.json"),
-            (b"\x1f\x8b\x08", "gunzip -c f | gdrtune workload import -"),
-            (b"\x28\xb5\x2f\xfd", "zstd -dc f"),
+            (&b"\x80\x02}q"[..], "pickle.load(open(sys.argv[1], \"rb\")), sys.stdout)' 'f' > 'f'.json"),
+            (b"\x1f\x8b\x08", "gunzip -c 'f' | gdrtune workload import -"),
+            (b"\x28\xb5\x2f\xfd", "zstd -dc 'f'"),
         ] {
             let refused = decide(beginning, Some(Kind::FlightRecorder), "f").unwrap_err();
             assert!(refused.contains(text), "{refused}");
