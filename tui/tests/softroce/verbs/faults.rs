@@ -117,7 +117,7 @@ impl Drop for Cut {
 }
 
 /// Cuts a link while writes are under way: within a second they end with an error, or the port says that its link is down, where
-/// the adapter has forgotten them (rdma_rxe of Linux 6.1 does so at times). A user of verbs has to ask for both.
+/// the adapter has forgotten them (`rdma_rxe` of Linux 6.1 does so at times). A user of verbs has to ask for both.
 #[expect(clippy::print_stdout, reason = "the figures are what people look for")]
 fn cut(net: &'static str, rail: u8) {
     let (a, b) = pair(rail);
