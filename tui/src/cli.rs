@@ -2,10 +2,13 @@
 
 mod deploy;
 mod doctor;
+mod examples;
 mod gdr;
 mod given;
 mod hosts;
 mod lint;
+#[cfg(test)]
+mod manual_tests;
 mod parse;
 mod presets;
 mod probe;
@@ -43,7 +46,7 @@ use crate::{headless::Detail, ui::ThemeName};
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (build ", env!("GDRTUNE_BUILD_ID"), ")");
 
 /// Exit codes, shown at the end of `--help`.
-const EXIT_CODES: &str = "\
+pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0    done (also when the defaults are best)
   1    unexpected error
@@ -58,11 +61,16 @@ Exit codes:
   102  verification found a regression, or GPU Direct RDMA is slower
   130  interrupted; after SIGTERM the best so far is written, not verified";
 
+/// What `--help` ends with.
+fn after_help() -> String {
+    format!("{}\n\n{EXIT_CODES}", examples::GDRTUNE)
+}
+
 /// Tunes the collectives of a GPU cluster: measures, searches, proves, and writes a profile.
 ///
 /// Without arguments, on a terminal, it opens the start screen: recent runs, clusters, and a form for a new run.
 #[derive(Debug, Parser)]
-#[command(name = "gdrtune", version = VERSION, after_help = EXIT_CODES, max_term_width = 100, arg_required_else_help = true)]
+#[command(name = "gdrtune", version = VERSION, after_help = after_help(), max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -73,15 +81,20 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Tune four ranks on this machine in about half a minute; needs no hardware
+    #[command(after_help = examples::DEMO)]
     Demo(DemoArgs),
     /// Tune a cluster and write a profile
     // By far the largest.
+    #[command(after_help = examples::TUNE)]
     Tune(Box<TuneArgs>),
     /// Measure one setting and print a table like nccl-tests'
+    #[command(after_help = examples::BENCH)]
     Bench(BenchArgs),
     /// Measure a profile against the defaults again, in fresh processes; sizes that no rule covers are left out
+    #[command(after_help = examples::VERIFY)]
     Verify(VerifyArgs),
     /// Print a profile in another format, or write it in several
+    #[command(after_help = examples::EMIT)]
     Emit(EmitArgs),
     /// Put a profile's settings into a job script, nccl.conf or Dockerfile, as a marked block that can be updated and checked
     ///
@@ -89,37 +102,49 @@ pub(crate) enum Command {
     /// owner; a link is followed. The block goes after the #SBATCH lines or the opening comments of a script, after the opening
     /// comments of an nccl.conf (where the first line wins), after the last FROM of a Dockerfile, and to the end of an
     /// environment file. Where it is there already, it is updated in its place.
+    #[command(after_help = examples::APPLY)]
     Apply(ApplyArgs),
     /// Put a profile where jobs take it from, prove that NCCL uses it, or take it away
+    #[command(after_help = examples::INSTALL)]
     Install(InstallArgs),
     /// Show how GPUs and HCAs are wired: distances, links, ports, rails, and what differs between hosts; measures nothing
+    #[command(after_help = examples::TOPO)]
     Topo(TopoArgs),
     /// Find what is wrong with hosts before measuring: drivers, GPUDirect RDMA, HCAs, links, limits, settings, and the way between them
     ///
     /// It changes nothing and needs no root. Each finding names hosts, devices, values and the fix. Ends with code 6 where a check fails.
     // Its hosts have many options.
+    #[command(after_help = examples::DOCTOR)]
     Doctor(Box<DoctorArgs>),
     /// Tell what GPU Direct RDMA gains here, or by logs of NCCL, who uses it and why not the others
     ///
     /// Measures the same collectives with it and without, in fresh processes, and passes where bus bandwidth and latency reach
     /// what is asked for; NCCL's own log proves each arm. With --log it measures nothing and reads logs that are there.
+    #[command(after_help = examples::GDR)]
     Gdr(Box<GdrArgs>),
     /// Measure what each HCA carries between hosts, by RDMA: bandwidth and latency of every pair and direction; names slow ones
+    #[command(after_help = examples::PROBE)]
     Probe(ProbeArgs),
     /// Find the traps in job scripts, nccl.conf, tuner CSVs, environments, Dockerfiles and manifests
     ///
     /// It reads files only: no host, no GPU and no profile is needed, and nothing is changed. Ends with code 6 where it finds
     /// something.
+    #[command(after_help = examples::LINT)]
     Lint(LintArgs),
     /// Make workload files of real jobs or of model sizes, show where the bytes are, predict what a profile does to a step
+    #[command(after_help = examples::WORKLOAD)]
     Workload(WorkloadArgs),
     /// List the recorded runs, show or export one, or go on with one that was ended too early
+    #[command(after_help = examples::RUNS)]
     Runs(RunsArgs),
     /// Watch a run of another process; it goes on undisturbed
+    #[command(after_help = examples::ATTACH)]
     Attach(AttachArgs),
     /// Show a recorded run in the terminal UI as it went
+    #[command(after_help = examples::REPLAY)]
     Replay(ReplayArgs),
     /// Print the manual page, of gdrtune or of one of its commands, for man(1): `gdrtune man | man -l -`
+    #[command(after_help = examples::MAN)]
     Man(ManArgs),
     /// Supervise workers on this node (started by gdrtune itself)
     #[command(hide = true)]

@@ -81,3 +81,55 @@ impl From<std::io::Error> for Failure {
         Self::from(anyhow::Error::from(error))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::EXIT_CODES;
+
+    const ALL: [Exit; 11] = [
+        Exit::Done,
+        Exit::Unexpected,
+        Exit::Usage,
+        Exit::Preflight,
+        Exit::NothingMatched,
+        Exit::NoGain,
+        Exit::Findings,
+        Exit::TrialsFailed,
+        Exit::NodesLost,
+        Exit::Regression,
+        Exit::Interrupted,
+    ];
+
+    #[test]
+    fn help_readme_and_manual_tell_every_code() {
+        // A code that is new has no arm here.
+        let place = |exit: Exit| match exit {
+            Exit::Done => 0,
+            Exit::Unexpected => 1,
+            Exit::Usage => 2,
+            Exit::Preflight => 3,
+            Exit::NothingMatched => 4,
+            Exit::NoGain => 5,
+            Exit::Findings => 6,
+            Exit::TrialsFailed => 7,
+            Exit::NodesLost => 8,
+            Exit::Regression => 9,
+            Exit::Interrupted => 10,
+        };
+        assert!(ALL.iter().enumerate().all(|(at, exit)| place(*exit) == at));
+        let codes: Vec<u8> = ALL.iter().map(|exit| *exit as u8).collect();
+        let first_number = |text: &str| text.trim_start().split(' ').next().and_then(|word| word.parse::<u8>().ok());
+
+        let of_help: Vec<u8> = EXIT_CODES.lines().filter_map(first_number).collect();
+        assert_eq!(of_help, codes);
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let manual = std::fs::read_to_string(root.join("docs/exit-codes.md")).unwrap();
+        let of_manual = manual.lines().filter_map(|line| first_number(line.strip_prefix("| ")?));
+        assert_eq!(of_manual.collect::<Vec<_>>(), codes);
+        let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+        let (_, after) = readme.split_once("## Exit codes\n").unwrap();
+        let list = after.split("\n## ").next().unwrap().replace('\n', " ");
+        assert_eq!(list.split('·').filter_map(first_number).collect::<Vec<_>>(), codes);
+    }
+}

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{HostArgs, parse::parse_duration_s};
+use super::{HostArgs, examples, parse::parse_duration_s};
 
 /// `gdrtune doctor`.
 #[derive(Debug, Args)]
@@ -51,6 +51,7 @@ pub(crate) struct DoctorArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum DoctorCommand {
     /// Say what checks look at, why, how to mend what they find, and where that is known from
+    #[command(after_help = examples::DOCTOR_EXPLAIN)]
     Explain {
         /// Ids of checks
         #[arg(value_name = "ID", required = true)]

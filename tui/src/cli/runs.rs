@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{LookArgs, ShowArgs, parse::parse_speed};
+use super::{LookArgs, ShowArgs, examples, parse::parse_speed};
 use crate::ui::Speed;
 
 /// `gdrtune runs`.
@@ -19,12 +19,16 @@ pub(crate) struct RunsArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunsCommand {
     /// List the recorded runs
+    #[command(after_help = examples::RUNS_LIST)]
     List,
     /// Show how a run was asked for, how far it came, and what came of it
+    #[command(after_help = examples::RUNS_SHOW)]
     Show(RunArgs),
     /// Go on with a run that was killed, interrupted or lost its nodes; nothing that is in its store is measured again
+    #[command(after_help = examples::RUNS_RESUME)]
     Resume(ResumeArgs),
     /// Print all trials of a run as a table
+    #[command(after_help = examples::RUNS_EXPORT)]
     Export(ExportArgs),
 }
 

@@ -12,7 +12,10 @@ use gdrtune_profiles::{
     },
 };
 
-use super::parse::{parse_data_type, parse_fraction, parse_named, parse_shape};
+use super::{
+    examples,
+    parse::{parse_data_type, parse_fraction, parse_named, parse_shape},
+};
 
 const IMPORT: &str = "Make a workload of what a job left behind: NCCL logs, Inspector dumps, PyTorch profiler traces, flight-recorder dumps";
 
@@ -44,17 +47,19 @@ pub(crate) struct WorkloadArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkloadCommand {
     // Not as comments, which would have marks around these names.
-    #[command(about = IMPORT, long_about = IMPORT_LONG)]
+    #[command(about = IMPORT, long_about = IMPORT_LONG, after_help = examples::WORKLOAD_IMPORT)]
     Import(ImportArgs),
-    #[command(about = ESTIMATE, long_about = ESTIMATE_LONG)]
+    #[command(about = ESTIMATE, long_about = ESTIMATE_LONG, after_help = examples::WORKLOAD_ESTIMATE)]
     Estimate(Box<EstimateArgs>),
     /// Show where a workload's bytes, calls and, with a profile or a run, times are
+    #[command(after_help = examples::WORKLOAD_SHOW)]
     Show(ShowWorkloadArgs),
     /// Tell what a profile does to the communication time of a step, by what its run measured
     ///
     /// Nothing is measured, and nothing is made up: times are of the run's store (found by the profile's run, or --run), or
     /// else of the profile and the choices.json beside it. Between measured sizes they are interpolated in the logarithms of size and
     /// time; sizes outside are named and left out.
+    #[command(after_help = examples::WORKLOAD_PREDICT)]
     Predict(PredictArgs),
 }
 

@@ -28,10 +28,9 @@ pub(crate) fn man(args: &ManArgs) -> Result<Exit, Failure> {
 fn page(name: Option<&str>) -> Result<Vec<u8>, String> {
     let mut gdrtune = Cli::command().disable_help_subcommand(true);
     gdrtune.build();
-    let mut page = Vec::new();
-    // Writing to a Vec cannot fail.
     let Some(name) = name else {
-        Man::new(gdrtune).render(&mut page).map_err(|error| error.to_string())?;
+        let mut page = render(gdrtune)?;
+        // Writing to a Vec cannot fail.
         key_section().to_writer(&mut page).map_err(|error| error.to_string())?;
         return Ok(page);
     };
@@ -40,9 +39,33 @@ fn page(name: Option<&str>) -> Result<Vec<u8>, String> {
         let names: Vec<&str> = visible().map(clap::Command::get_name).collect();
         return Err(format!("there is no command {name}: use one of {}", names.join(", ")));
     };
-    let command = command.clone().display_name(format!("gdrtune-{name}"));
-    Man::new(command).render(&mut page).map_err(|error| error.to_string())?;
+    render(command.clone().display_name(format!("gdrtune-{name}")))
+}
+
+/// The page of a command. What stands behind its help is examples and lists, which roff would otherwise fill into one paragraph.
+fn render(command: clap::Command) -> Result<Vec<u8>, String> {
+    let behind = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let mut page = Vec::new();
+    // Writing to a Vec cannot fail.
+    Man::new(command.after_help(None::<&str>)).render(&mut page).map_err(|error| error.to_string())?;
+    as_sections(&behind).to_writer(&mut page).map_err(|error| error.to_string())?;
     Ok(page)
+}
+
+/// Parts of a text, each `Heading:` and lines that stay as they are, as sections.
+fn as_sections(text: &str) -> Roff {
+    let mut roff = Roff::new();
+    for part in text.split("\n\n") {
+        let mut lines = part.lines();
+        let Some(heading) = lines.next() else { continue };
+        roff.control("SH", [heading.trim_end_matches(':').to_uppercase().as_str()]);
+        roff.control("nf", []);
+        for line in lines {
+            roff.text([roman(line)]);
+        }
+        roff.control("fi", []);
+    }
+    roff
 }
 
 /// The keys of the terminal UI, in the order of the table, under a heading for each place where they are read.
@@ -76,7 +99,10 @@ mod tests {
             assert!(text.contains(&format!("gdrtune-{}(1)", command.get_name())), "{}", command.get_name());
             let page = String::from_utf8(page(Some(command.get_name())).unwrap()).unwrap();
             assert!(page.contains("SYNOPSIS"), "{page}");
+            let (_, examples) = page.split_once(".SH EXAMPLES\n.nf\n").unwrap_or_else(|| panic!("no examples: {page}"));
+            assert!(examples.replace("\\-", "-").contains("    gdrtune"), "{page}");
         }
+        assert!(text.contains("\n  100  some trials failed\n"), "a line for each exit code: {text}");
         let unknown = page(Some("tuna")).unwrap_err();
         assert!(unknown.contains("no command tuna") && unknown.contains("tune"), "{unknown}");
     }

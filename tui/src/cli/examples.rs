@@ -1,0 +1,245 @@
+//! Examples at the end of each command's help. Two spaces before what an example does, four before what is typed: a test reads the
+//! latter as command lines.
+
+/// Of gdrtune itself.
+pub(super) const GDRTUNE: &str = "\
+Examples:
+  See it work here, without any hardware, in half a minute:
+    gdrtune demo
+  Look for what is wrong with hosts before they are measured:
+    gdrtune doctor -w 'node[01-04]'
+  Tune four hosts with eight GPUs each, and write a profile with all its files to the folder tuned:
+    gdrtune tune --engine nccl -w 'node[01-04]' --ranks-per-node 8 --out tuned
+  Put the profile's settings into a job script, and measure it again a month later:
+    gdrtune apply train.sbatch --profile tuned/profile.toml
+    gdrtune verify tuned/profile.toml -w 'node[01-04]' --ranks-per-node 8
+  All options of a command, with what they are for:
+    gdrtune tune --help";
+
+pub(super) const DEMO: &str = "\
+Examples:
+  In the terminal UI, or where there is no terminal, with plain lines:
+    gdrtune demo
+  With plain lines everywhere, and files in another folder:
+    gdrtune demo --plain --out /tmp/demo";
+
+pub(super) const TUNE: &str = "\
+Examples:
+  NCCL on four hosts with eight GPUs each, over ssh:
+    gdrtune tune --engine nccl -w 'node[01-04]' --ranks-per-node 8 --out tuned
+  For the calls of a training step instead of a list of sizes:
+    gdrtune tune --engine nccl -w 'node[01-04]' --ranks-per-node 8 --workload ddp-25mb-buckets
+  What is always the same about a cluster, from a file:
+    gdrtune tune --site cluster.toml --engine nccl --collectives allreduce,allgather --budget 10m
+  In a Slurm allocation, whose nodes and tasks are taken:
+    salloc -N4 --ntasks-per-node=8 --gpus-per-node=8 gdrtune tune --engine nccl --out tuned
+  Jobs of several shapes in one profile:
+    gdrtune tune --engine nccl -w 'node[01-32]' --shapes 2x8,4x8,32x8 --budget 30m
+  Search one variable more, leave one out, and fix one:
+    gdrtune tune -w 'node[01-04]' --add NCCL_BUFFSIZE=2097152,8388608 --exclude NCCL_PXN_DISABLE \\
+        --pin NCCL_SOCKET_IFNAME==eth0
+  Without hosts: a recorded grid, or a simulated cluster:
+    gdrtune tune --engine replay --grid grid.csv --trials 1500
+    gdrtune tune --engine sim --cluster slow-hca --out simulated
+  In CI: events as JSON lines, and code 5 where nothing beat the defaults:
+    gdrtune tune -w 'node[01-04]' --json --expect-gain > events.jsonl";
+
+pub(super) const BENCH: &str = "\
+Examples:
+  What the defaults do, as a table like nccl-tests':
+    gdrtune bench --engine nccl -w 'node[01-04]' --ranks-per-node 8 --sizes 8-1G --factor 2
+  One choice, with a variable set:
+    gdrtune bench --engine nccl -w 'node[01-02]' --choice ring/simple/8 --env NCCL_IB_QPS_PER_CONNECTION=2
+  Every choice that NCCL allows, as a grid that tune --engine replay reads:
+    gdrtune bench --engine nccl -w 'node[01-04]' --choices all --csv grid.csv";
+
+pub(super) const VERIFY: &str = "\
+Examples:
+  Is the profile still faster here? Code 102 says that it is slower somewhere:
+    gdrtune verify tuned/profile.toml -w 'node[01-04]' --ranks-per-node 8
+  Surer, at three sizes of one collective, for a program:
+    gdrtune verify tuned/profile.toml --site cluster.toml --collectives allreduce --sizes 64K,1M,64M \\
+        --pairs 21 --json";
+
+pub(super) const EMIT: &str = "\
+Examples:
+  Which formats there are, their files, and who reads them:
+    gdrtune emit --list
+  One, to standard output:
+    gdrtune emit tuned/profile.toml --format sh
+  Several, into a folder:
+    gdrtune emit tuned/profile.toml --format k8s-configmap,k8s-patch --container train --out k8s
+  A script that lets be what the user has set already:
+    gdrtune emit tuned/profile.toml --format sh --keep-set > nccl-settings.sh";
+
+pub(super) const APPLY: &str = "\
+Examples:
+  Show the difference, ask, and put the block in:
+    gdrtune apply train.sbatch --profile tuned/profile.toml
+  In CI: code 6 where the block is missing, stale or was edited:
+    gdrtune apply train.sbatch --profile tuned/profile.toml --check
+  Into the nccl.conf of an image, without asking:
+    gdrtune apply image/etc/nccl.conf --profile tuned/profile.toml --yes
+  Take it away again:
+    gdrtune apply train.sbatch --remove";
+
+pub(super) const INSTALL: &str = "\
+Examples:
+  Files and tuner plugin to a folder of every host:
+    gdrtune install tuned/profile.toml --to /opt/gdrtune -w 'node[01-04]'
+  Prove by NCCL's own log that jobs use them:
+    gdrtune install --check --to /opt/gdrtune -w 'node[01-04]' --ranks-per-node 8
+  For a container image that is built here:
+    gdrtune install tuned/profile.toml --to image/opt/gdrtune --path-in-image /opt/gdrtune
+  Take them away again:
+    gdrtune install --uninstall --to /opt/gdrtune -w 'node[01-04]'";
+
+pub(super) const TOPO: &str = "\
+Examples:
+  This machine:
+    gdrtune topo
+  Hosts, and what jobs on them can be bound to:
+    gdrtune topo -w 'node[01-04]' --bindings
+  A machine that you are not on:
+    ssh node07 nvidia-smi topo -m | gdrtune topo --from -
+  All that is known of each, for a program:
+    gdrtune topo -w 'node[01-04]' --inventory --format json";
+
+pub(super) const DOCTOR: &str = "\
+Examples:
+  This machine, or the nodes of the Slurm job:
+    gdrtune doctor
+  Hosts, and only what is about GPUDirect RDMA and networks:
+    gdrtune doctor -w 'node[01-16]' --only gdr,net
+  What a check looks at, and how to mend what it finds:
+    gdrtune doctor explain gdr-path
+  Before each job: code 6 also on a warning:
+    gdrtune doctor --site cluster.toml --strict --json";
+
+pub(super) const DOCTOR_EXPLAIN: &str = "\
+Examples:
+    gdrtune doctor explain gdr-path sys-memlock";
+
+pub(super) const GDR: &str = "\
+Examples:
+  Which ranks of a job used it, by its logs (NCCL_DEBUG=INFO), and why not the others:
+    gdrtune gdr --log nccl.*.log
+  What it gains on two hosts:
+    gdrtune gdr -w 'node[01-02]' --ranks-per-node 8
+  Only where GPU and HCA share a switch, and code 5 where that is no gain of 10 %:
+    gdrtune gdr -w 'node[01-02]' --level pxb --min-gain 10 --expect-gain";
+
+pub(super) const PROBE: &str = "\
+Examples:
+  All pairs of hosts, each HCA in both directions:
+    gdrtune probe -w 'node[01-16]'
+  Two HCAs, three partners for each host:
+    gdrtune probe -w 'node[01-64]' --hca =mlx5_0,mlx5_1 --partners 3
+  Leave slow HCAs out of a search:
+    gdrtune probe -w 'node[01-16]' --json > ceilings.json
+    gdrtune tune --engine nccl -w 'node[01-16]' --ceilings ceilings.json";
+
+pub(super) const LINT: &str = "\
+Examples:
+  What jobs have already:
+    gdrtune lint train.sbatch /etc/nccl.conf
+  With what depends on the version of NCCL:
+    gdrtune lint --nccl-version 2.27.5 train.sbatch
+  Do all ranks have the same settings?
+    srun --label env | gdrtune lint --as env -
+  Annotations in a workflow of GitHub's:
+    gdrtune lint --format github jobs/*.sbatch
+  What it looks for:
+    gdrtune lint --rules";
+
+pub(super) const WORKLOAD: &str = "\
+Examples:
+  From a job's logs to a profile that is made for it, and what that does to a step:
+    gdrtune workload import nccl.*.log -o job.toml
+    gdrtune tune --engine nccl -w 'node[01-04]' --workload job.toml --out tuned
+    gdrtune workload predict job.toml --profile tuned/profile.toml --overlap 0.6 --step-ms 840";
+
+pub(super) const WORKLOAD_IMPORT: &str = "\
+Examples:
+  Logs of a job that ran with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL NCCL_DEBUG_FILE=nccl.%h.%p.log:
+    gdrtune workload import nccl.*.log -o job.toml
+  Which communicators there are:
+    gdrtune workload import nccl.*.log --list
+  A compressed trace of PyTorch's profiler:
+    gunzip -c trace.json.gz | gdrtune workload import - -o job.toml";
+
+pub(super) const WORKLOAD_ESTIMATE: &str = "\
+Examples:
+  7 billion parameters on 64 GPUs, data-parallel with 8 tensor-parallel ranks each:
+    gdrtune workload estimate --params 7B --dp 8 --tp 8
+  A workload file for each group:
+    gdrtune workload estimate --params 70B --dp 8 --tp 8 --pp 4 --zero 1 --out job
+  FSDP, as a file that tune takes:
+    gdrtune workload estimate --params 7B --dp 64 --zero fsdp --group dp -o fsdp-7b.toml";
+
+pub(super) const WORKLOAD_SHOW: &str = "\
+Examples:
+  One that comes along:
+    gdrtune workload show ddp-25mb-buckets
+  With the times that a run has measured:
+    gdrtune workload show job.toml --profile tuned/profile.toml";
+
+pub(super) const WORKLOAD_PREDICT: &str = "\
+Examples:
+  If computation hides 60 % of the communication, and a step takes 840 ms:
+    gdrtune workload predict job.toml --profile tuned/profile.toml --overlap 0.6 --step-ms 840
+  By another run's times:
+    gdrtune workload predict job.toml --profile tuned/profile.toml --run last";
+
+pub(super) const RUNS: &str = "\
+Examples:
+  All of them; RUN is an id, the beginning of one, `last`, or a .jsonl file:
+    gdrtune runs
+    gdrtune runs show last
+  Go on with one that was cut off:
+    gdrtune runs resume last
+  All trials as a table:
+    gdrtune runs export last --format csv -o trials.csv";
+
+pub(super) const RUNS_LIST: &str = "\
+Examples:
+    gdrtune runs list";
+
+pub(super) const RUNS_SHOW: &str = "\
+Examples:
+    gdrtune runs show last
+    gdrtune runs show 2026-11-30";
+
+pub(super) const RUNS_RESUME: &str = "\
+Examples:
+  Nothing that is in its store is measured again:
+    gdrtune runs resume last
+  In another job that lacks one of the nodes:
+    gdrtune runs resume 2026-11-30T07:14 --min-nodes 3 --plain";
+
+pub(super) const RUNS_EXPORT: &str = "\
+Examples:
+  As CSV to standard output:
+    gdrtune runs export last | head
+  As JSON, for a program:
+    gdrtune runs export last --format json -o trials.json";
+
+pub(super) const ATTACH: &str = "\
+Examples:
+  The latest run, as its own terminal shows it; q leaves, and the run goes on:
+    gdrtune attach last
+  As lines, until it ends; the exit code is the run's:
+    gdrtune attach last --plain";
+
+pub(super) const REPLAY: &str = "\
+Examples:
+  Ten times as fast as it was:
+    gdrtune replay last
+  To its end at once:
+    gdrtune replay last --speed max";
+
+pub(super) const MAN: &str = "\
+Examples:
+  The page of gdrtune, with the keys of the terminal UI, and that of a command:
+    gdrtune man | man -l -
+    gdrtune man tune | man -l -";

@@ -1,0 +1,319 @@
+//! The manual in `docs/`: its commands are run as they stand there, what they print is what it shows, and what it says of names,
+//! codes, links and messages is true.
+
+mod common;
+#[path = "common/markdown.rs"]
+mod markdown;
+
+use std::{
+    collections::BTreeSet,
+    fmt::Write as _,
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use common::{cluster::in_sandbox, gdrtune, output, root, slurm::in_slurm_sandbox, stderr, stripped_copy};
+use gdrtune_profiles::emit::Format;
+use markdown::{Block, Mark, blocks, console};
+
+/// Chapters whose commands need nothing but this machine.
+const HERE: [&str; 11] = [
+    "formats.md",
+    "apply.md",
+    "workloads.md",
+    "lint.md",
+    "doctor.md",
+    "fabric.md",
+    "roce.md",
+    "troubleshooting.md",
+    "exit-codes.md",
+    "statistics.md",
+    "profile-file.md",
+];
+/// Chapters that tests below run in surroundings of their own.
+const ELSEWHERE: [&str; 3] = ["tutorial.md", "first-cluster.md", "slurm.md"];
+/// What stands between the outputs of two blocks.
+const MARK: &str = "@@book";
+
+/// A fresh home with the executable on its search path, and the sources beside it as where the reader stands.
+struct Reader {
+    home: tempfile::TempDir,
+}
+
+impl Reader {
+    fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        fs::create_dir(home.path().join("bin")).unwrap();
+        stripped_copy(&home.path().join("bin"));
+        for folder in ["testenv", "profiles", "tui", "benches"] {
+            symlink(root().join(folder), home.path().join(folder)).unwrap();
+        }
+        Self { home }
+    }
+
+    fn path(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// Runs the marked blocks of a chapter one after the other, in one shell.
+    fn follow(&self, chapter: &str) {
+        let blocks = blocks(&docs().join(chapter));
+        let steps = steps(&blocks);
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &script(&steps)]).stdin(Stdio::null());
+        let mut settings = gdrtune(self.path());
+        settings.env_remove("GDRTUNE_STATE_DIR");
+        shell.env_clear().envs(settings.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let path = std::env::var("PATH").unwrap_or_default();
+        shell.env("PATH", format!("{}:{path}", self.path().join("bin").display())).env("LANG", "C.UTF-8");
+        let done = output(shell.current_dir(self.path()));
+        let wrong = judge(&steps, &String::from_utf8_lossy(&done.stdout));
+        assert!(wrong.is_empty(), "{wrong}{}", stderr(&done));
+    }
+}
+
+/// Something that is done, and what must come of it.
+struct Step<'a> {
+    place: &'a str,
+    shell: String,
+    output: Vec<String>,
+    /// The exit code; [`None`] where the next step shows it.
+    exit: Option<i32>,
+}
+
+fn steps(blocks: &[Block]) -> Vec<Step<'_>> {
+    let mut steps = Vec::new();
+    for block in blocks {
+        let place = block.place.as_str();
+        let step = |shell, output, exit| Step { place, shell, output, exit };
+        match &block.mark {
+            Some(Mark::File(name)) => {
+                let shell =
+                    format!("mkdir -p \"$(dirname '{name}')\"; cat > '{name}' <<'{MARK}'\n{}\n{MARK}", block.text);
+                steps.push(step(shell, Vec::new(), Some(0)));
+            }
+            Some(Mark::Run { exit }) if block.language == "console" => {
+                let typed = console(&block.text);
+                for (at, (command, output)) in typed.iter().enumerate() {
+                    let exit = match typed.get(at + 1) {
+                        None => Some(*exit),
+                        Some((next, _)) => (next != "echo $?").then_some(0),
+                    };
+                    steps.push(step(command.clone(), output.clone(), exit));
+                }
+            }
+            // The first command that fails ends the shell.
+            Some(Mark::Run { .. }) => steps.push(step(format!("set -e\n{}\nset +e", block.text), Vec::new(), Some(0))),
+            Some(Mark::Parse(_)) | None => {}
+        }
+    }
+    steps
+}
+
+fn script(steps: &[Step<'_>]) -> String {
+    let mut text = "exec 2>&1\nbook_status=0\n".to_owned();
+    for step in steps {
+        writeln!(text, "(exit $book_status)\n{}\nbook_status=$?; printf '\\n{MARK} %d\\n' $book_status", step.shell)
+            .unwrap();
+    }
+    text
+}
+
+/// What is not as the book says.
+fn judge(steps: &[Step<'_>], printed: &str) -> String {
+    let mut wrong = String::new();
+    let mut rest = printed;
+    for step in steps {
+        let end = format!("\n{MARK} ");
+        let Some((output, after)) = rest.split_once(&end) else {
+            write!(wrong, "{}: ended within\n{}\nwith\n{rest}\n", step.place, step.shell).unwrap();
+            break;
+        };
+        let (code, after) = after.split_once('\n').unwrap_or((after, ""));
+        rest = after;
+        if step.exit.is_some_and(|exit| code != exit.to_string()) {
+            write!(wrong, "{}: code {code} of\n{}\n{output}\n\n", step.place, step.shell).unwrap();
+        } else if !step.output.is_empty() && !fits(&step.output, output) {
+            let shown = step.output.join("\n");
+            write!(wrong, "{}: {}\n-- shown\n{shown}\n-- printed\n{output}\n\n", step.place, step.shell).unwrap();
+        }
+    }
+    wrong
+}
+
+/// Whether an output is what was shown: a line `...` stands for any lines, `...` within a line for any text.
+fn fits(shown: &[String], output: &str) -> bool {
+    let output: Vec<&str> = output.lines().map(str::trim_end).collect();
+    let shown: Vec<&str> = shown.iter().map(String::as_str).collect();
+    lines_fit(&shown, &output)
+}
+
+fn lines_fit(shown: &[&str], output: &[&str]) -> bool {
+    match shown.split_first() {
+        None => output.is_empty(),
+        Some((&"...", rest)) => (0..=output.len()).any(|left_out| lines_fit(rest, &output[left_out..])),
+        Some((line, rest)) => {
+            output.split_first().is_some_and(|(first, others)| line_fits(line, first) && lines_fit(rest, others))
+        }
+    }
+}
+
+fn line_fits(shown: &str, line: &str) -> bool {
+    let Some((begin, rest)) = shown.split_once("...") else { return shown == line };
+    let Some(line) = line.strip_prefix(begin) else { return false };
+    (0..=line.len()).filter(|at| line.is_char_boundary(*at)).any(|at| line_fits(rest, &line[at..]))
+}
+
+fn docs() -> PathBuf {
+    root().join("docs")
+}
+
+/// Names of the chapters.
+fn chapters() -> Vec<String> {
+    let files = fs::read_dir(docs()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = files.filter(|name| name.ends_with(".md")).collect();
+    names.sort();
+    names
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(docs().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+#[test]
+fn the_commands_of_chapters_that_need_no_hosts() {
+    for chapter in HERE {
+        Reader::new().follow(chapter);
+    }
+}
+
+#[test]
+fn from_no_hosts_to_a_tuned_profile_by_the_chapter_on_the_first_cluster() {
+    in_sandbox("from_no_hosts_to_a_tuned_profile_by_the_chapter_on_the_first_cluster", || {
+        let reader = Reader::new();
+        reader.follow("first-cluster.md");
+        let profile = fs::read_to_string(reader.path().join("tuned/profile.toml")).unwrap();
+        let (profile, _) = gdrtune_profiles::profile::Profile::parse(&profile, "profile.toml").unwrap();
+        assert_eq!(profile.environment().get("NCCL_SOCKET_IFNAME"), Some("=railA"));
+    });
+}
+
+#[test]
+fn the_commands_of_the_chapter_on_slurm() {
+    in_slurm_sandbox("the_commands_of_the_chapter_on_slurm", || Reader::new().follow("slurm.md"));
+}
+
+#[test]
+fn every_block_of_shell_has_a_mark_and_every_marked_chapter_is_run() {
+    let is_run = |block: &Block| matches!(block.mark, Some(Mark::Run { .. } | Mark::File(_)));
+    for chapter in chapters() {
+        let blocks = blocks(&docs().join(&chapter));
+        for block in blocks.iter().filter(|block| block.is_shell()) {
+            assert!(
+                block.mark.is_some(),
+                "{}: `<!-- book: run -->` or `<!-- book: parse, WHY -->` is missing",
+                block.place
+            );
+        }
+        let known = HERE.iter().chain(&ELSEWHERE).any(|name| **name == chapter);
+        assert_eq!(blocks.iter().any(is_run), known, "{chapter} has commands that no test runs, or none that it could");
+    }
+}
+
+#[test]
+fn what_is_shown_must_fit() {
+    let shown = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+    for (pattern, text, does_fit) in [
+        ("a\nb", "a\nb", true),
+        ("a\nb", "a\nb\nc", false),
+        ("a\n...", "a", true),
+        ("...\nc", "a\nb\nc", true),
+        ("...\nc", "a\nb", false),
+        ("run ...: 4 of ... done", "run x-1: 4 of 7 done", true),
+        ("run ...: 4 of ... done", "run x-1: 5 of 7 done", false),
+        ("...x", "axbx", true),
+    ] {
+        assert_eq!(fits(&shown(pattern), text), does_fit, "{pattern:?} {text:?}");
+    }
+}
+
+/// Targets of the links in a text, and the files that it names as being beside it.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target)
+}
+
+/// The anchor that GitHub and mdBook make of a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().to_lowercase();
+    kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[test]
+fn links_lead_somewhere_and_no_chapter_is_left_out() {
+    let files = chapters().into_iter().map(|name| docs().join(name)).chain([root().join("README.md")]);
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        for target in links(&text).filter(|target| !target.contains("://")) {
+            let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+            let to = if path.is_empty() { file.clone() } else { file.parent().unwrap().join(path) };
+            assert!(to.exists(), "{}: no {target}", file.display());
+            if !heading.is_empty() {
+                let headings = fs::read_to_string(&to).unwrap();
+                let mut headings =
+                    headings.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#'));
+                assert!(headings.any(|line| anchor(line) == heading), "{}: no heading of {target}", file.display());
+            }
+        }
+    }
+    let listed = |name: &str| links(&read(name)).map(str::to_owned).collect::<BTreeSet<_>>();
+    let all: BTreeSet<String> = chapters().into_iter().filter(|name| name != "SUMMARY.md").collect();
+    assert_eq!(listed("SUMMARY.md"), all);
+    for name in all.iter().filter(|name| *name != "README.md") {
+        assert!(listed("README.md").contains(name), "docs/README.md does not list {name}");
+    }
+}
+
+#[test]
+fn every_format_has_its_row() {
+    let text = read("formats.md");
+    for format in Format::ALL {
+        let row = format!("| `{}` | `{}` |", format.name(), format.file_name());
+        assert!(text.contains(&row), "{row}");
+    }
+}
+
+/// Every source file of the libraries and the program, with the breaks of long texts taken out.
+fn sources() -> String {
+    fn add(folder: &Path, text: &mut String) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("target") && !path.ends_with("tests") {
+                add(&path, text);
+            } else if path.extension().is_some_and(|kind| kind == "rs") {
+                text.push_str(&fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    let mut text = String::new();
+    for folder in ["profiles", "agents", "tuner", "tui"] {
+        add(&root().join(folder), &mut text);
+    }
+    let mut lines = text.split("\\\n");
+    let first = lines.next().unwrap_or_default().to_owned();
+    lines.fold(first, |before, line| before + line.trim_start())
+}
+
+#[test]
+fn the_messages_of_the_chapter_on_troubleshooting_are_ones_that_gdrtune_has() {
+    let sources = sources();
+    let text = read("troubleshooting.md");
+    let messages: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`')).collect();
+    assert!(messages.len() >= 25, "{messages:?}");
+    for message in messages {
+        for part in message.split("...").map(str::trim).filter(|part| part.len() > 3) {
+            assert!(sources.contains(part), "no message has `{part}` of `{message}`");
+        }
+    }
+}
