@@ -12,9 +12,13 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::Duration,
 };
 
-use common::{cluster::in_sandbox, gdrtune, output, root, slurm::in_slurm_sandbox, stderr, stripped_copy};
+use common::{
+    cluster::in_sandbox, gdrtune, gdrtune_processes, output, root, slurm::in_slurm_sandbox, stderr, stdout,
+    stripped_copy, wait_until,
+};
 use gdrtune_profiles::emit::Format;
 use markdown::{Block, Mark, blocks, console};
 
@@ -180,6 +184,36 @@ fn chapters() -> Vec<String> {
 
 fn read(name: &str) -> String {
     fs::read_to_string(docs().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Files of a run besides the emitted ones.
+const OWN_FILES: [&str; 3] = ["profile.toml", "choices.json", "summary.md"];
+
+#[test]
+fn the_tutorial_makes_a_verified_profile_in_every_format() {
+    let reader = Reader::new();
+    reader.follow("tutorial.md");
+    let dir = reader.path().join("gdrtune-demo");
+    let emitted = Format::ALL.iter().map(|format| format.file_name());
+    for name in emitted.chain(OWN_FILES) {
+        assert!(dir.join(name).is_file(), "{name} is missing");
+    }
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), Format::ALL.len() + OWN_FILES.len(), "no temporary file is left");
+    let summary = fs::read_to_string(dir.join("summary.md")).unwrap();
+    assert!(summary.contains("loopback"), "says what it was measured on: {summary}");
+
+    // What `emit` makes of the profile is what the run wrote.
+    for format in Format::ALL {
+        let name = format.file_name();
+        let profile = "gdrtune-demo/profile.toml";
+        let emitted = output(gdrtune(reader.path()).args(["emit", profile, "--format", format.name()]));
+        assert!(emitted.status.success(), "{format}: {}", stderr(&emitted));
+        assert_eq!(stdout(&emitted), fs::read_to_string(dir.join(name)).unwrap(), "{format}");
+    }
+
+    // Nothing of the runs is left running.
+    let home = reader.path().display().to_string();
+    wait_until("no process of the demo is left", Duration::from_secs(5), || gdrtune_processes(&home).is_empty());
 }
 
 #[test]
