@@ -39,7 +39,7 @@ const HERE: [&str; 11] = [
 /// Chapters that tests below run in surroundings of their own.
 const ELSEWHERE: [&str; 3] = ["tutorial.md", "first-cluster.md", "slurm.md"];
 /// What stands between the outputs of two blocks.
-const MARK: &str = "@@book";
+const END: &str = "@@book";
 
 /// A fresh home with the executable on its search path, and the sources beside it as where the reader stands.
 struct Reader {
@@ -61,8 +61,8 @@ impl Reader {
         self.home.path()
     }
 
-    /// Runs the marked blocks of a chapter one after the other, in one shell.
-    fn follow(&self, chapter: &str) {
+    /// Runs the marked blocks of a chapter one after the other, in one shell. What was not as the chapter says; empty where all was.
+    fn follow(&self, chapter: &str) -> String {
         let blocks = blocks(&docs().join(chapter));
         let steps = steps(&blocks);
         let mut shell = Command::new("bash");
@@ -73,8 +73,7 @@ impl Reader {
         let path = std::env::var("PATH").unwrap_or_default();
         shell.env("PATH", format!("{}:{path}", self.path().join("bin").display())).env("LANG", "C.UTF-8");
         let done = output(shell.current_dir(self.path()));
-        let wrong = judge(&steps, &String::from_utf8_lossy(&done.stdout));
-        assert!(wrong.is_empty(), "{wrong}{}", stderr(&done));
+        judge(&steps, &stdout(&done)) + &stderr(&done)
     }
 }
 
@@ -95,7 +94,7 @@ fn steps(blocks: &[Block]) -> Vec<Step<'_>> {
         match &block.mark {
             Some(Mark::File(name)) => {
                 let shell =
-                    format!("mkdir -p \"$(dirname '{name}')\"; cat > '{name}' <<'{MARK}'\n{}\n{MARK}", block.text);
+                    format!("mkdir -p \"$(dirname '{name}')\"; cat > '{name}' <<'{END}'\n{}\n{END}", block.text);
                 steps.push(step(shell, Vec::new(), Some(0)));
             }
             Some(Mark::Run { exit }) if block.language == "console" => {
@@ -119,7 +118,7 @@ fn steps(blocks: &[Block]) -> Vec<Step<'_>> {
 fn script(steps: &[Step<'_>]) -> String {
     let mut text = "exec 2>&1\nbook_status=0\n".to_owned();
     for step in steps {
-        writeln!(text, "(exit $book_status)\n{}\nbook_status=$?; printf '\\n{MARK} %d\\n' $book_status", step.shell)
+        writeln!(text, "(exit $book_status)\n{}\nbook_status=$?; printf '\\n{END} %d\\n' $book_status", step.shell)
             .unwrap();
     }
     text
@@ -130,7 +129,7 @@ fn judge(steps: &[Step<'_>], printed: &str) -> String {
     let mut wrong = String::new();
     let mut rest = printed;
     for step in steps {
-        let end = format!("\n{MARK} ");
+        let end = format!("\n{END} ");
         let Some((output, after)) = rest.split_once(&end) else {
             write!(wrong, "{}: ended within\n{}\nwith\n{rest}\n", step.place, step.shell).unwrap();
             break;
@@ -192,7 +191,8 @@ const OWN_FILES: [&str; 3] = ["profile.toml", "choices.json", "summary.md"];
 #[test]
 fn the_tutorial_makes_a_verified_profile_in_every_format() {
     let reader = Reader::new();
-    reader.follow("tutorial.md");
+    let wrong = reader.follow("tutorial.md");
+    assert!(wrong.is_empty(), "{wrong}");
     let dir = reader.path().join("gdrtune-demo");
     let emitted = Format::ALL.iter().map(|format| format.file_name());
     for name in emitted.chain(OWN_FILES) {
@@ -218,16 +218,16 @@ fn the_tutorial_makes_a_verified_profile_in_every_format() {
 
 #[test]
 fn the_commands_of_chapters_that_need_no_hosts() {
-    for chapter in HERE {
-        Reader::new().follow(chapter);
-    }
+    let wrong: String = HERE.iter().map(|chapter| Reader::new().follow(chapter)).collect();
+    assert!(wrong.is_empty(), "{wrong}");
 }
 
 #[test]
 fn from_no_hosts_to_a_tuned_profile_by_the_chapter_on_the_first_cluster() {
     in_sandbox("from_no_hosts_to_a_tuned_profile_by_the_chapter_on_the_first_cluster", || {
         let reader = Reader::new();
-        reader.follow("first-cluster.md");
+        let wrong = reader.follow("first-cluster.md");
+        assert!(wrong.is_empty(), "{wrong}");
         let profile = fs::read_to_string(reader.path().join("tuned/profile.toml")).unwrap();
         let (profile, _) = gdrtune_profiles::profile::Profile::parse(&profile, "profile.toml").unwrap();
         assert_eq!(profile.environment().get("NCCL_SOCKET_IFNAME"), Some("=railA"));
@@ -236,7 +236,10 @@ fn from_no_hosts_to_a_tuned_profile_by_the_chapter_on_the_first_cluster() {
 
 #[test]
 fn the_commands_of_the_chapter_on_slurm() {
-    in_slurm_sandbox("the_commands_of_the_chapter_on_slurm", || Reader::new().follow("slurm.md"));
+    in_slurm_sandbox("the_commands_of_the_chapter_on_slurm", || {
+        let wrong = Reader::new().follow("slurm.md");
+        assert!(wrong.is_empty(), "{wrong}");
+    });
 }
 
 #[test]
