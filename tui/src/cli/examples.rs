@@ -49,7 +49,7 @@ Examples:
   What the defaults do, as a table like nccl-tests':
     gdrtune bench --engine nccl -w 'node[01-04]' --ranks-per-node 8 --sizes 8-1G --factor 2
   One choice, with a variable set:
-    gdrtune bench --engine nccl -w 'node[01-02]' --choice ring/simple/8 --env NCCL_IB_QPS_PER_CONNECTION=2
+    gdrtune bench --engine nccl -w 'node[01-02]' --choice ring/simple/8 --env NCCL_NTHREADS=256
   Every choice that NCCL allows, as a grid that tune --engine replay reads:
     gdrtune bench --engine nccl -w 'node[01-04]' --choices all --csv grid.csv";
 

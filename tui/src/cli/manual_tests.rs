@@ -34,7 +34,7 @@ fn every_command_has_examples_that_it_takes() {
             lines.iter().any(|words| format!("gdrtune {} ", words.join(" ")).starts_with(&format!("{name} ")));
         assert!(of_command, "{name}: none of {lines:?}");
         // The help is 100 columns wide at most, and an example that is wrapped cannot be copied.
-        assert!(help.lines().all(|line| line.chars().count() <= 100), "{name}: {help}");
+        assert!(examples.lines().all(|line| line.chars().count() <= 100), "{name}: {examples}");
         for command in
             command.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help")
         {
@@ -75,6 +75,7 @@ fn command_lines_of_shell() {
         ("salloc -N4 gdrtune tune \\\n  --out \"t-$X\"", &["tune|--out|t-$X"]),
         ("gdrtune bench --worker-cmd 'a\n  {worker}'", &["bench|--worker-cmd|a\n  {worker}"]),
         ("cat > f <<'E'\nit's gdrtune x\nE\ngdrtune runs", &["runs"]),
+        ("grep gdrtune x; cd gdrtune", &[]),
         ("exec ./bin/gdrtune tune \"$@\"", &["tune"]),
     ] {
         assert_eq!(lines(shell), expected, "{shell}");
@@ -91,11 +92,15 @@ fn of_block(block: &markdown::Block) -> Vec<Vec<String>> {
 
 /// The command lines of gdrtune in a piece of shell, without the program's own name. Dots that stand for more are left out.
 fn command_lines(shell: &str) -> Vec<Vec<String>> {
+    let is_program = |word: &String| word == "gdrtune" || word.ends_with("/gdrtune");
     let of_gdrtune = |words: Vec<String>| {
-        let is_program = |word: &String| word == "gdrtune" || word.ends_with("/gdrtune");
-        let is_cargo =
-            words.first().is_some_and(|word| word == "cargo") && words.get(1).is_some_and(|word| word == "run");
-        let before = words.iter().position(|word| if is_cargo { word == "--" } else { is_program(word) })?;
+        let at = words.iter().position(|word| !word.contains('=') && word != "exec")?;
+        let before = match words[at].as_str() {
+            "cargo" => words.iter().position(|word| word == "--")?,
+            "salloc" | "srun" => words.iter().position(is_program)?,
+            _ if is_program(&words[at]) => at,
+            _ => return None,
+        };
         let arguments = words.into_iter().skip(before + 1).filter(|word| word != "..." && word != "$@");
         Some(arguments.collect::<Vec<_>>())
     };
