@@ -86,19 +86,19 @@ fn an_allocation_is_tuned_without_ssh() {
     });
 }
 
-/// The text of the README's block that begins so.
-fn readme_block(first_line: &str) -> String {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let (_, after) = readme.split_once(&format!("```sh\n{first_line}\n")).expect("the block in the README");
-    format!("{first_line}\n{}", after.split_once("```").unwrap().0)
+/// The batch script of the manual's chapter on Slurm.
+fn batch_script() -> String {
+    let chapter = fs::read_to_string(root().join("docs/slurm.md")).unwrap();
+    let (_, after) = chapter.split_once("<!-- book: file tune.sbatch -->\n```sh\n").expect("the script");
+    after.split_once("```").unwrap().0.to_owned()
 }
 
 #[test]
-fn the_batch_script_of_the_readme_tunes_its_job() {
-    in_slurm_sandbox("the_batch_script_of_the_readme_tunes_its_job", || {
+fn the_batch_script_of_the_manual_tunes_its_job() {
+    in_slurm_sandbox("the_batch_script_of_the_manual_tunes_its_job", || {
         let home = tempfile::tempdir().unwrap();
         let slurm = Slurm::up(4, home.path());
-        fs::write(home.path().join("tune.sbatch"), readme_block("#!/bin/bash")).unwrap();
+        fs::write(home.path().join("tune.sbatch"), batch_script()).unwrap();
         let words = [&["--wait", "--output=log", "tune.sbatch"], &TUNE[..]].concat();
         let run = slurm.run(home.path(), "sbatch", &words);
         let log = fs::read_to_string(home.path().join("log")).unwrap_or_default();
@@ -134,7 +134,7 @@ fn a_job_that_nears_its_time_limit_leaves_the_best_so_far() {
     in_slurm_sandbox("a_job_that_nears_its_time_limit_leaves_the_best_so_far", || {
         let home = tempfile::tempdir().unwrap();
         let slurm = Slurm::up(4, home.path());
-        let script = readme_block("#!/bin/bash");
+        let script = batch_script();
         // A minute is Slurm's shortest limit; options come before the script's own lines.
         assert!(script.contains("#SBATCH --signal=B:TERM@120 "), "{script}");
         fs::write(home.path().join("tune.sbatch"), script).unwrap();

@@ -36,7 +36,7 @@ Examples:
   Jobs of several shapes in one profile:
     gdrtune tune --engine nccl -w 'node[01-32]' --shapes 2x8,4x8,32x8 --budget 30m
   Search one variable more, leave one out, and fix one:
-    gdrtune tune -w 'node[01-04]' --add NCCL_BUFFSIZE=2097152,8388608 --exclude NCCL_PXN_DISABLE \\
+    gdrtune tune -w 'node[01-04]' --add NCCL_BUFFSIZE=2097152 --exclude NCCL_CROSS_NIC \\
         --pin NCCL_SOCKET_IFNAME==eth0
   Without hosts: a recorded grid, or a simulated cluster:
     gdrtune tune --engine replay --grid grid.csv --trials 1500
@@ -57,9 +57,8 @@ pub(super) const VERIFY: &str = "\
 Examples:
   Is the profile still faster here? Code 102 says that it is slower somewhere:
     gdrtune verify tuned/profile.toml -w 'node[01-04]' --ranks-per-node 8
-  Surer, at three sizes of one collective, for a program:
-    gdrtune verify tuned/profile.toml --site cluster.toml --collectives allreduce --sizes 64K,1M,64M \\
-        --pairs 21 --json";
+  Surer, at three sizes, for a program:
+    gdrtune verify tuned/profile.toml --site cluster.toml --sizes 64K,1M,64M --pairs 21 --json";
 
 pub(super) const EMIT: &str = "\
 Examples:
@@ -161,7 +160,7 @@ Examples:
 
 pub(super) const WORKLOAD_IMPORT: &str = "\
 Examples:
-  Logs of a job that ran with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL NCCL_DEBUG_FILE=nccl.%h.%p.log:
+  Logs of a job that ran with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,COLL:
     gdrtune workload import nccl.*.log -o job.toml
   Which communicators there are:
     gdrtune workload import nccl.*.log --list
