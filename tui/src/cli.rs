@@ -164,8 +164,9 @@ pub(crate) enum Command {
 /// `gdrtune man`.
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// The command; without one, the page of gdrtune itself, with the keys of the terminal UI
-    pub(crate) command: Option<String>,
+    /// The command, such as tune or runs resume; without one, the page of gdrtune itself, with the keys of the terminal UI
+    #[arg(value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
 }
 
 /// How a run is shown.

@@ -321,6 +321,22 @@ fn every_format_has_its_row() {
     }
 }
 
+#[test]
+fn every_field_of_a_profile_has_its_row() {
+    let source = fs::read_to_string(root().join("profiles/src/profile.rs")).unwrap();
+    let (structs, _) = source.split_once("impl Profile {").unwrap();
+    let of_profile = &structs[structs.find("pub struct Profile {").unwrap()..];
+    let lines = of_profile.lines().filter_map(|line| line.strip_prefix("    pub ")?.split_once(": "));
+    let fields: BTreeSet<&str> = lines.map(|(name, _)| name).filter(|name| !name.contains('(')).collect();
+    assert!(fields.contains("p_faster") && fields.contains("notes"), "{fields:?}");
+    let text = read("profile-file.md");
+    for field in fields {
+        // Tables are headings of their own.
+        let is_told = text.contains(&format!("`{field}`")) || text.contains(&format!("[{field}]"));
+        assert!(is_told, "{field}");
+    }
+}
+
 /// Every source file of the libraries and the program, with the breaks of long texts taken out.
 fn sources() -> String {
     fn add(folder: &Path, text: &mut String) {

@@ -241,4 +241,5 @@ pub(super) const MAN: &str = "\
 Examples:
   The page of gdrtune, with the keys of the terminal UI, and that of a command:
     gdrtune man | man -l -
-    gdrtune man tune | man -l -";
+    gdrtune man tune | man -l -
+    gdrtune man runs resume | man -l -";

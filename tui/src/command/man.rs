@@ -19,27 +19,32 @@ use crate::{
 /// # Errors
 /// There is no such command, or standard output cannot be written.
 pub(crate) fn man(args: &ManArgs) -> Result<Exit, Failure> {
-    let page = page(args.command.as_deref()).map_err(Failure::usage_text)?;
+    let page = page(&args.command).map_err(Failure::usage_text)?;
     io::stdout().write_all(&page)?;
     Ok(Exit::Done)
 }
 
-/// The page of a command, or of gdrtune itself, as roff.
-fn page(name: Option<&str>) -> Result<Vec<u8>, String> {
+/// The page of a command, by its words, or without any of gdrtune itself, as roff.
+fn page(words: &[String]) -> Result<Vec<u8>, String> {
     let mut gdrtune = Cli::command().disable_help_subcommand(true);
     gdrtune.build();
-    let Some(name) = name else {
+    if words.is_empty() {
         let mut page = render(gdrtune)?;
         // Writing to a Vec cannot fail.
         key_section().to_writer(&mut page).map_err(|error| error.to_string())?;
         return Ok(page);
-    };
-    let visible = || gdrtune.get_subcommands().filter(|command| !command.is_hide_set());
-    let Some(command) = visible().find(|command| command.get_name() == name) else {
-        let names: Vec<&str> = visible().map(clap::Command::get_name).collect();
-        return Err(format!("there is no command {name}: use one of {}", names.join(", ")));
-    };
-    render(command.clone().display_name(format!("gdrtune-{name}")))
+    }
+    let mut command = &gdrtune;
+    for word in words {
+        let visible = || command.get_subcommands().filter(|command| !command.is_hide_set());
+        command = visible().find(|command| command.get_name() == word).ok_or_else(|| {
+            let names: Vec<&str> = visible().map(clap::Command::get_name).collect();
+            let known =
+                if names.is_empty() { "it has none".to_owned() } else { format!("use one of {}", names.join(", ")) };
+            format!("there is no command {word}: {known}")
+        })?;
+    }
+    render(command.clone().display_name(format!("gdrtune-{}", words.join("-"))))
 }
 
 /// The page of a command. What stands behind its help is examples and lists, which roff would otherwise fill into one paragraph.
@@ -89,21 +94,31 @@ mod tests {
 
     #[test]
     fn every_key_and_every_command_has_its_words() {
-        let text = String::from_utf8(page(None).unwrap()).unwrap().replace("\\-", "-");
+        let text = String::from_utf8(page(&[]).unwrap()).unwrap().replace("\\-", "-");
         let of_start = start::keys::BINDINGS.iter().map(|binding| binding.help);
         for help in keys::BINDINGS.iter().map(|binding| binding.help).chain(of_start) {
             // A dot or an apostrophe at the start of a line would be a request of roff's.
             assert!(text.contains(help), "{help}");
         }
-        for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
-            assert!(text.contains(&format!("gdrtune-{}(1)", command.get_name())), "{}", command.get_name());
-            let page = String::from_utf8(page(Some(command.get_name())).unwrap()).unwrap();
+        assert!(text.contains("\n  100  some trials failed\n"), "a line for each exit code: {text}");
+        pages_below(&Cli::command(), &[], &text);
+        let unknown = page(&["tuna".to_owned()]).unwrap_err();
+        assert!(unknown.contains("no command tuna") && unknown.contains("tune"), "{unknown}");
+        let unknown = page(&["tune".to_owned(), "all".to_owned()]).unwrap_err();
+        assert_eq!(unknown, "there is no command all: it has none");
+    }
+
+    /// Every command that the page names has a page, with examples, and so have those below it.
+    fn pages_below(command: &clap::Command, words: &[String], above: &str) {
+        for command in command.get_subcommands().filter(|command| !command.is_hide_set()) {
+            let words = [words, &[command.get_name().to_owned()]].concat();
+            assert!(above.contains(&format!("gdrtune-{}(1)", words.join("-"))), "{words:?}: {above}");
+            let page = String::from_utf8(page(&words).unwrap()).unwrap().replace("\\-", "-");
             assert!(page.contains("SYNOPSIS"), "{page}");
             let (_, examples) = page.split_once(".SH EXAMPLES\n.nf\n").unwrap_or_else(|| panic!("no examples: {page}"));
-            assert!(examples.replace("\\-", "-").contains("    gdrtune"), "{page}");
+            assert!(examples.contains("    gdrtune"), "{page}");
+            assert!(!page.contains("-help(1)"), "{page}");
+            pages_below(command, &words, &page);
         }
-        assert!(text.contains("\n  100  some trials failed\n"), "a line for each exit code: {text}");
-        let unknown = page(Some("tuna")).unwrap_err();
-        assert!(unknown.contains("no command tuna") && unknown.contains("tune"), "{unknown}");
     }
 }
