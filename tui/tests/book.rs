@@ -7,7 +7,6 @@ mod markdown;
 
 use std::{
     collections::BTreeSet,
-    fmt::Write as _,
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
@@ -48,11 +47,11 @@ struct Reader {
 
 impl Reader {
     fn new() -> Self {
-        let home = tempfile::tempdir().unwrap();
-        fs::create_dir(home.path().join("bin")).unwrap();
+        let home = tempfile::tempdir().expect("a folder");
+        fs::create_dir(home.path().join("bin")).expect("a folder");
         stripped_copy(&home.path().join("bin"));
         for folder in ["testenv", "profiles", "tui", "benches"] {
-            symlink(root().join(folder), home.path().join(folder)).unwrap();
+            symlink(root().join(folder), home.path().join(folder)).expect("a link");
         }
         Self { home }
     }
@@ -116,34 +115,31 @@ fn steps(blocks: &[Block]) -> Vec<Step<'_>> {
 }
 
 fn script(steps: &[Step<'_>]) -> String {
-    let mut text = "exec 2>&1\nbook_status=0\n".to_owned();
-    for step in steps {
-        writeln!(text, "(exit $book_status)\n{}\nbook_status=$?; printf '\\n{END} %d\\n' $book_status", step.shell)
-            .unwrap();
-    }
-    text
+    let step = |step: &Step<'_>| {
+        let shell = &step.shell;
+        format!("(exit $book_status)\n{shell}\nbook_status=$?; printf '\\n{END} %d\\n' $book_status\n")
+    };
+    format!("exec 2>&1\nbook_status=0\n{}", steps.iter().map(step).collect::<String>())
 }
 
 /// What is not as the book says.
 fn judge(steps: &[Step<'_>], printed: &str) -> String {
-    let mut wrong = String::new();
+    let mut wrong = Vec::new();
     let mut rest = printed;
-    for step in steps {
-        let end = format!("\n{END} ");
-        let Some((output, after)) = rest.split_once(&end) else {
-            write!(wrong, "{}: ended within\n{}\nwith\n{rest}\n", step.place, step.shell).unwrap();
+    for Step { place, shell, output: shown, exit } in steps {
+        let Some((output, after)) = rest.split_once(&format!("\n{END} ")) else {
+            wrong.push(format!("{place}: ended within\n{shell}\nwith\n{rest}"));
             break;
         };
         let (code, after) = after.split_once('\n').unwrap_or((after, ""));
         rest = after;
-        if step.exit.is_some_and(|exit| code != exit.to_string()) {
-            write!(wrong, "{}: code {code} of\n{}\n{output}\n\n", step.place, step.shell).unwrap();
-        } else if !step.output.is_empty() && !fits(&step.output, output) {
-            let shown = step.output.join("\n");
-            write!(wrong, "{}: {}\n-- shown\n{shown}\n-- printed\n{output}\n\n", step.place, step.shell).unwrap();
+        if exit.is_some_and(|exit| code != exit.to_string()) {
+            wrong.push(format!("{place}: code {code} of\n{shell}\n{output}"));
+        } else if !shown.is_empty() && !fits(shown, output) {
+            wrong.push(format!("{place}: {shell}\n-- shown\n{}\n-- printed\n{output}", shown.join("\n")));
         }
     }
-    wrong
+    wrong.iter().map(|line| [line, "\n\n"].concat()).collect()
 }
 
 /// Whether an output is what was shown: a line `...` stands for any lines, `...` within a line for any text.
@@ -175,8 +171,10 @@ fn docs() -> PathBuf {
 
 /// Names of the chapters.
 fn chapters() -> Vec<String> {
-    let files = fs::read_dir(docs()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> = files.filter(|name| name.ends_with(".md")).collect();
+    let files = fs::read_dir(docs()).expect("docs").map(|entry| entry.expect("a file").path());
+    let chapters = files.filter(|path| path.extension().is_some_and(|kind| kind == "md"));
+    let name = |path: PathBuf| path.file_name().expect("a file").to_string_lossy().into_owned();
+    let mut names: Vec<String> = chapters.map(name).collect();
     names.sort();
     names
 }
@@ -340,12 +338,12 @@ fn every_field_of_a_profile_has_its_row() {
 /// Every source file of the libraries and the program, with the breaks of long texts taken out.
 fn sources() -> String {
     fn add(folder: &Path, text: &mut String) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
+        for entry in fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("a file").path();
             if path.is_dir() && !path.ends_with("target") && !path.ends_with("tests") {
                 add(&path, text);
             } else if path.extension().is_some_and(|kind| kind == "rs") {
-                text.push_str(&fs::read_to_string(&path).unwrap());
+                text.push_str(&fs::read_to_string(&path).expect("text"));
             }
         }
     }

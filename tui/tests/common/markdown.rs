@@ -80,7 +80,7 @@ pub(crate) fn console(text: &str) -> Vec<(String, Vec<String>)> {
     let mut goes_on = false;
     for line in text.lines() {
         match (line.strip_prefix("$ "), steps.last_mut()) {
-            (_, Some((command, _))) if goes_on => *command += &format!("\n{line}"),
+            (_, Some((command, _))) if goes_on => command.extend(["\n", line]),
             (Some(command), _) => steps.push((command.to_owned(), Vec::new())),
             (None, Some((_, output))) => output.push(line.trim_end().to_owned()),
             (None, None) => panic!("a console block begins with `$ `: {line}"),
