@@ -59,7 +59,7 @@ fn the_fast_rail_is_found_and_shipped() {
     fs::write(folder.path().join("space.toml"), "[[knob]]\nname = \"NCCL_IB_HCA\"\n").unwrap();
     // Far slower than the emulation itself: half of 32 KiB takes 128 ms.
     shell("tc qdisc replace dev eth1 root tbf rate 1mbit burst 8k limit 2m");
-    let what = ["--collectives", "sendrecv", "--sizes", "32K", "--space", "space.toml", "--budget", "60s"];
+    let what = ["--collectives", "sendrecv", "--sizes", "32K", "--space", "space.toml", "--budget", "30s"];
     let tune = [&["tune", "--headless", "--out", "out"][..], &what].concat();
     let tuned = patient(&tune, folder.path()).output().unwrap();
     shell("tc qdisc del dev eth1 root");
