@@ -1,8 +1,9 @@
 #!/bin/bash
-# build.sh make     makes the guest's kernel and initrd, once; does nothing when they are there
+# build.sh make     makes the guest's kernel and initrd, once; does nothing when they are there and newer than this
 # build.sh remake   makes them anew
 # Debian's linux-image-amd64 is downloaded and unpacked, not installed (on bookworm that of its backports: rdma_rxe of
-# Linux 6.1 locks up when a link is cut or busy queue pairs go away); the initrd holds busybox, the modules and this machine's bash, ip, tc, rdma and libibverbs (and perftest where it is there) with their shared objects.
+# Linux 6.1 locks up when a link is cut or busy queue pairs go away); the initrd holds busybox, the modules and this
+# machine's bash, ip, tc, rdma and libibverbs (and perftest where it is there) with their shared objects.
 #
 # TE_SOFTROCE_DIR   where they go (softroce in TESTENV_DIR): about 500 MB, a directory that CI can keep
 # TE_EXTRA_BINS     further commands of this machine for the initrd, by name
@@ -16,7 +17,7 @@ need_cmd softroce qemu-system-x86_64 busybox cpio xz depmod modprobe ip tc rdma
 te_init
 W=${TE_SOFTROCE_DIR:-$TE_DIR/softroce}
 case $1 in
-  make) [ ! -e "$W/vmlinuz" ] || [ ! -e "$W/initrd.gz" ] || exit 0 ;;
+  make) [ ! -e "$W/vmlinuz" ] || [ "$HERE/build.sh" -nt "$W/initrd.gz" ] || [ "$HERE/guest-init" -nt "$W/initrd.gz" ] || [ ! -e "$W/initrd.gz" ] || exit 0 ;;
   remake) ;;
   *) usage ;;
 esac
