@@ -1,5 +1,5 @@
 #!/bin/bash
-# build.sh make     makes the guest's kernel and initrd, once; does nothing when they are there and newer than this
+# build.sh make     makes the guest's kernel and initrd, once; does nothing when they are there and newer than these scripts
 # build.sh remake   makes them anew
 # Debian's linux-image-amd64 is downloaded and unpacked, not installed (on bookworm that of its backports: rdma_rxe of
 # Linux 6.1 locks up when a link is cut or busy queue pairs go away); the initrd holds busybox, the modules and this
@@ -17,7 +17,7 @@ need_cmd softroce qemu-system-x86_64 busybox cpio xz depmod modprobe ip tc rdma
 te_init
 W=${TE_SOFTROCE_DIR:-$TE_DIR/softroce}
 case $1 in
-  make) [ ! -e "$W/vmlinuz" ] || [ "$HERE/build.sh" -nt "$W/initrd.gz" ] || [ "$HERE/guest-init" -nt "$W/initrd.gz" ] || [ ! -e "$W/initrd.gz" ] || exit 0 ;;
+  make) [ "$HERE/build.sh" -nt "$W/initrd.gz" ] || [ "$HERE/guest-init" -nt "$W/initrd.gz" ] || [ ! -e "$W/vmlinuz" ] || exit 0 ;;
   remake) ;;
   *) usage ;;
 esac
