@@ -17,8 +17,8 @@ use crate::{
 
 pub use problem::{Problem, Step};
 pub use read::{ProfileError, span_of};
-pub(crate) use steps::steps;
 pub use steps::Stretch;
+pub(crate) use steps::steps;
 
 /// The format that this build reads and writes.
 pub const FORMAT: u32 = 1;

@@ -190,9 +190,8 @@ fn the_same_choice_with_other_evidence_is_named_where_the_intervals_do_not_overl
     let (k4, k16, k64) = (4 << 10, 16 << 10, 64 << 10);
     let from = with_rules(vec![measured(0, Some(k16), 1.5, 1.7), measured(k16 + 1, None, 1.1, 1.3)]);
     let mut to = with_rules(vec![measured(k4, Some(k64), 1.2, 1.4), rule(k64 + 1, None, 2)]);
-    let shown = |from: &Profile, to: &Profile| {
-        evidence_changes(from, to).iter().map(ToString::to_string).collect::<Vec<_>>()
-    };
+    let shown =
+        |from: &Profile, to: &Profile| evidence_changes(from, to).iter().map(ToString::to_string).collect::<Vec<_>>();
     let expected =
         ["! allreduce 4K to 16K on 4 nodes, 32 ranks: ring/ll/1: 1.60x (1.50 to 1.70) -> 1.30x (1.20 to 1.40)"];
     assert_eq!(shown(&from, &to), expected);

@@ -9,6 +9,7 @@ pub mod control;
 pub mod doctor;
 pub mod event;
 pub mod evidence;
+pub mod explain;
 pub mod export;
 pub mod gdr;
 pub mod grid;
