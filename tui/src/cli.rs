@@ -2,6 +2,7 @@
 
 mod deploy;
 mod doctor;
+mod explain;
 mod gdr;
 mod given;
 mod hosts;
@@ -28,6 +29,7 @@ use self::parse::{parse_choice, parse_named, parse_worker_command};
 pub(crate) use self::{
     deploy::{ApplyArgs, EmitArgs, InstallArgs},
     doctor::{DoctorArgs, DoctorCommand},
+    explain::{DiffArgs, ExplainArgs},
     gdr::GdrArgs,
     hosts::HostArgs,
     lint::LintArgs,
@@ -81,6 +83,17 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Measure a profile against the defaults again, in fresh processes; sizes that no rule covers are left out
     Verify(VerifyArgs),
+    /// Tell why a profile or a run decides as it does: the rule, what it replaced, the evidence, what else was tried
+    ///
+    /// For a call (COLLECTIVE SIZE), for a variable (--env NAME), or as a table over all sizes. It reads files only: no host and no
+    /// GPU is needed. What the profile does not say is taken from its run's store, where that is here; what nobody
+    /// recorded is said to be unknown.
+    Explain(ExplainArgs),
+    /// Show what differs between two profiles or runs: settings, rules by sizes, clusters, evidence that does not overlap
+    ///
+    /// Lines begin with + for what only B has, - for what only A has, ~ for another value or choice, ! for the same with intervals
+    /// of its speed-up that do not overlap, and # for what they were measured on. The exit code is 0 unless --exit-code is given.
+    Diff(DiffArgs),
     /// Print a profile in another format, or write it in several
     Emit(EmitArgs),
     /// Put a profile's settings into a job script, nccl.conf or Dockerfile, as a marked block that can be updated and checked

@@ -13,6 +13,7 @@ pub mod explain;
 pub mod export;
 pub mod gdr;
 pub mod grid;
+pub mod hardware;
 pub mod homogeneity;
 pub mod index;
 pub mod install;

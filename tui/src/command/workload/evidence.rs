@@ -43,10 +43,9 @@ pub(super) fn of_profile(args: &EvidenceArgs, path: &Path, profile: &Profile) ->
         let origin = format!("the store of run {}: medians of the default arm, speed-ups of the A/B", profile.run.id);
         return Ok(Evidence { measured: evidence::measured(&records, shape), shape, origin });
     }
-    let choices = path.with_file_name(CHOICES);
-    let (picks, and) = match fs::read_to_string(&choices) {
-        Ok(text) => (picks(&text, &choices)?, format!(" and {}", choices.display())),
-        Err(_) => (Vec::new(), String::new()),
+    let (picks, and) = match picks_beside(path)? {
+        Some(picks) => (picks, format!(" and {}", path.with_file_name(CHOICES).display())),
+        None => (Vec::new(), String::new()),
     };
     let origin = format!(
         "{}{and} alone, as the store of run {} is not here: sizes that no rule covers have none, and those of one rule have the \
@@ -70,7 +69,14 @@ pub(super) fn of_run(args: &EvidenceArgs, run: &str) -> Result<Evidence, Failure
     Ok(Evidence { measured: evidence::measured(&records, shape), shape, origin })
 }
 
-fn picks(text: &str, path: &Path) -> Result<Vec<PointChoice>, Failure> {
-    serde_json::from_str(text)
-        .map_err(|error| Failure::usage(anyhow::Error::from(error).context(format!("read {}", path.display()))))
+/// The search's picks from the file beside a profile; `None` where there is none.
+///
+/// # Errors
+/// Wrong use: a file that holds none.
+pub(in crate::command) fn picks_beside(profile: &Path) -> Result<Option<Vec<PointChoice>>, Failure> {
+    let choices = profile.with_file_name(CHOICES);
+    let Ok(text) = fs::read_to_string(&choices) else { return Ok(None) };
+    serde_json::from_str(&text)
+        .map(Some)
+        .map_err(|error| Failure::usage(anyhow::Error::from(error).context(format!("read {}", choices.display()))))
 }
