@@ -14,6 +14,7 @@ mod runs;
 #[cfg(test)]
 mod tests;
 mod topo;
+mod verify;
 mod workload;
 
 use std::{path::PathBuf, time::Duration};
@@ -35,8 +36,9 @@ pub(crate) use self::{
     lint::LintArgs,
     presets::{GoalArgs, ObjectiveArg, OfflineArgs, SpaceArgs},
     probe::{MemoryArg, ProbeArgs},
-    runs::{AttachArgs, ExportArgs, ExportFormat, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, RunsCommand},
+    runs::{AttachArgs, ExportArgs, ExportFormat, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, RunsCommand, TrendArgs},
     topo::{TopoArgs, TopoFormat},
+    verify::VerifyArgs,
     workload::{EstimateArgs, EvidenceArgs, ImportArgs, PredictArgs, ShowWorkloadArgs, WorkloadArgs, WorkloadCommand},
 };
 use crate::{headless::Detail, ui::ThemeName};
@@ -82,7 +84,13 @@ pub(crate) enum Command {
     /// Measure one setting and print a table like nccl-tests'
     Bench(BenchArgs),
     /// Measure a profile against the defaults again, in fresh processes; sizes that no rule covers are left out
-    Verify(VerifyArgs),
+    ///
+    /// Ends with 102 where it is slower somewhere, so that a scheduled job can watch over a profile: `gdrtune verify PROFILE ...
+    /// --quiet --if-older-than 7d`. It refuses (3) hosts that another gdrtune holds, unless --wait is given, and another GPU than the
+    /// profile's; it warns of another NCCL, other HCAs, drivers or kernels. What it measures is kept: `gdrtune runs trend
+    /// PROFILE` shows the course.
+    // Its hosts have many options.
+    Verify(Box<VerifyArgs>),
     /// Tell why a profile or a run decides as it does: the rule, what it replaced, the evidence, what else was tried
     ///
     /// For a call (COLLECTIVE SIZE), for a variable (--env NAME), or as a table over all sizes. It reads files only: no host and no
@@ -132,6 +140,11 @@ pub(crate) enum Command {
     Attach(AttachArgs),
     /// Show a recorded run in the terminal UI as it went
     Replay(ReplayArgs),
+    /// Print what completes gdrtune's commands and options in a shell
+    ///
+    /// bash: source <(gdrtune completions bash), in ~/.bashrc. zsh: gdrtune completions zsh > ~/.zfunc/_gdrtune, with that folder in fpath
+    /// before compinit. fish: gdrtune completions fish > ~/.config/fish/completions/gdrtune.fish
+    Completions(CompletionsArgs),
     /// Print the manual page, of gdrtune or of one of its commands, for man(1): `gdrtune man | man -l -`
     Man(ManArgs),
     /// Supervise workers on this node (started by gdrtune itself)
@@ -153,6 +166,24 @@ pub(crate) enum Command {
 pub(crate) struct ManArgs {
     /// The command; without one, the page of gdrtune itself, with the keys of the terminal UI
     pub(crate) command: Option<String>,
+}
+
+/// `gdrtune completions`.
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: ShellArg,
+}
+
+/// Shells that are completed in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ShellArg {
+    /// bash.
+    Bash,
+    /// zsh.
+    Zsh,
+    /// fish.
+    Fish,
 }
 
 /// How a run is shown.
@@ -452,40 +483,6 @@ pub(crate) struct BenchArgs {
     /// Samples per size; the median is shown
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeats: u32,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// `gdrtune verify`.
-#[derive(Debug, Args)]
-pub(crate) struct VerifyArgs {
-    /// The profile (profile.toml)
-    pub(crate) profile: PathBuf,
-    /// Which hosts.
-    #[command(flatten)]
-    pub(crate) hosts: HostArgs,
-    /// Collectives, separated by commas (default: those of the profile's rules)
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_named::<Collective>)]
-    pub(crate) collectives: Vec<Collective>,
-    /// Sizes and their elements.
-    #[command(flatten)]
-    pub(crate) sizes: SizeArgs,
-    /// How NCCL is used.
-    #[command(flatten)]
-    pub(crate) nccl: NcclArgs,
-    /// Measure although hosts differ in what NCCL needs alike
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// Pairs of fresh process sets, one of each arm; with fewer than 5 no gain can be sure
-    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(2..=1000))]
-    pub(crate) pairs: u32,
-    /// How workers are started and watched.
-    #[command(flatten)]
-    pub(crate) trial: TrialArgs,
-    /// Seed of the bootstrap
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
     /// Print JSON instead of a table
     #[arg(long)]
     pub(crate) json: bool,

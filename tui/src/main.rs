@@ -68,6 +68,7 @@ fn run() -> ExitCode {
         Command::Runs(args) => command::runs::runs(args),
         Command::Attach(args) => command::runs::attach(&args),
         Command::Replay(args) => command::runs::replay(&args),
+        Command::Completions(args) => command::completions::completions(&args),
         Command::Man(args) => command::man::man(&args),
     };
     match result {

@@ -2,6 +2,7 @@
 
 pub(crate) mod apply;
 pub(crate) mod bench;
+pub(crate) mod completions;
 mod detach;
 pub(crate) mod diff;
 pub(crate) mod doctor;
@@ -210,10 +211,12 @@ fn announce(place: &Place) -> io::Result<()> {
     if let Some(about) = &place.about {
         writeln!(io::stderr(), "gdrtune: {about}")?;
     }
-    for warning in &place.warnings {
-        writeln!(io::stderr(), "gdrtune: warning: {warning}")?;
-    }
-    Ok(())
+    warn_of(place)
+}
+
+/// Says what is odd about the hosts.
+fn warn_of(place: &Place) -> io::Result<()> {
+    place.warnings.iter().try_for_each(|warning| writeln!(io::stderr(), "gdrtune: warning: {warning}"))
 }
 
 /// Hosts that cannot be used, with what can be done about it.

@@ -34,17 +34,20 @@ use crate::{
 /// # Errors
 /// Wrong use: no profile and no run, a shape that is not clear, or a variable that nobody knows.
 pub(crate) fn explain(args: &ExplainArgs) -> Result<Exit, Failure> {
-    let loaded = subject::load(&args.subject)?;
-    let shape = shape(args, &loaded)?;
+    let printed = print(&subject::load(&args.subject)?, args)?;
+    io::stdout().lock().write_all(printed.as_bytes())?;
+    Ok(Exit::Done)
+}
+
+fn print(loaded: &Loaded, args: &ExplainArgs) -> Result<String, Failure> {
+    let shape = shape(args, loaded)?;
     let story = loaded.records.as_deref().and_then(|records| session::story(records, Some(shape)));
-    let explained = Explained { loaded: &loaded, story: story.as_ref(), shape };
-    let printed = match (args.env.as_deref(), args.collective, args.size) {
+    let explained = Explained { loaded, story: story.as_ref(), shape };
+    Ok(match (args.env.as_deref(), args.collective, args.size) {
         (Some(name), ..) => explained.setting(name, args.json)?,
         (None, Some(collective), Some(bytes)) => explained.call(Point { collective, bytes }, args.json)?,
         (None, collective, _) => explained.table(collective, args),
-    };
-    io::stdout().lock().write_all(printed.as_bytes())?;
-    Ok(Exit::Done)
+    })
 }
 
 /// What is explained.

@@ -12,13 +12,13 @@ use crate::{command::page::interval, ui::text::count};
 /// A row for each stretch of sizes, and an empty line.
 pub(super) fn table(explained: &Explained<'_>, collective: Collective, page: &mut Page) {
     page.line(&format!("{collective} on {}", shape_words(explained.shape)));
-    page.line(&format!("  {:<19}{:<18}{:>9}{:>10}  speed-up (90 %)", "sizes", "choice", "default us", "tuned us"));
+    page.line(&format!("  {:<19}{:<18}{:>10}{:>9}  speed-up (90 %)", "sizes", "choice", "default us", "tuned us"));
     for stretch in explained.profile().stretches(collective, explained.shape) {
         let choice = choice_words(explained, stretch);
         let sizes = stretch.bytes.to_string();
         match stretch.rule {
             Some((_, rule)) => page.line(&format!(
-                "  {sizes:<19}{choice:<18}{:>9.1}{:>10.1}  {}",
+                "  {sizes:<19}{choice:<18}{:>10.1}{:>9.1}  {}",
                 rule.default_us,
                 rule.tuned_us,
                 interval(&rule.speedup)
@@ -46,12 +46,19 @@ fn kept(explained: &Explained<'_>, collective: Collective, stretch: Stretch<'_>)
         measured.iter().filter(alike).count()
     };
     let words = [
-        (judged(None), "nothing to try"),
+        (judged(None), "nothing found to try"),
         (judged(Some(Decision::Keep)) + judged(Some(Decision::Ship)), "no sure gain"),
         (judged(Some(Decision::TooNoisy)), "too noisy"),
         (judged(Some(Decision::Regression)), "slower"),
     ];
     let found = words.iter().filter(|(number, _)| *number > 0);
-    let found: Vec<String> = found.map(|(number, what)| format!("{number} {what}")).collect();
-    format!("{}: {}", count(measured.len() as u64, "size"), found.join(", "))
+    let found: Vec<(usize, &str)> = found.copied().collect();
+    let sizes = count(measured.len() as u64, "size");
+    match found.as_slice() {
+        [(_, only)] => format!("{sizes}: {only}"),
+        _ => {
+            let found: Vec<String> = found.iter().map(|(number, what)| format!("{number} {what}")).collect();
+            format!("{sizes}: {}", found.join(", "))
+        }
+    }
 }

@@ -147,12 +147,12 @@ fn judged_words(judged: &Judged) -> String {
 fn neighbour_words(explained: &Explained<'_>, answer: &Answer<'_>, neighbour: &Neighbour<'_>) -> String {
     let other = choice_words(explained, neighbour.stretch);
     let rule = neighbour.stretch.rule.map(|(place, _)| format!(" (rule {})", place + 1)).unwrap_or_default();
-    let mut words = format!("{}: {other}{rule}", neighbour.stretch.bytes);
+    let mut words = format!("{} is {other}{rule}", neighbour.stretch.bytes);
     if !neighbour.crossings.is_empty() {
         let own = choice_words(explained, answer.stretch);
         let told: Vec<String> =
             neighbour.crossings.iter().map(|crossing| crossing_words(*crossing, &own, &other)).collect();
-        write!(words, ". {}", told.join("; ")).ok();
+        write!(words, ": {}", told.join("; ")).ok();
     } else if explained.story.is_none() {
         words.push_str(". What decided is in the run's store, which is not here");
     }
@@ -165,7 +165,7 @@ fn neighbour_words(explained: &Explained<'_>, answer: &Answer<'_>, neighbour: &N
 fn crossing_words(Crossing { bytes, own_us, other_us }: Crossing, own: &str, other: &str) -> String {
     let time =
         |time_us: Option<f64>| time_us.map_or_else(|| "was not measured".to_owned(), |us| format!("took {us:.1} us"));
-    format!("At {} {own} {}, {other} {}", Size(bytes), time(own_us), time(other_us))
+    format!("at {} {own} {}, {other} {}", Size(bytes), time(own_us), time(other_us))
 }
 
 /// Why nothing ships at the measured size of a stretch that is nearest to a point.

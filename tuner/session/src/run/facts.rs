@@ -193,7 +193,7 @@ pub(super) fn emulated(cluster: &ClusterRequest, inventories: &[Inventory]) -> O
 /// `sha256:` over what a profile depends on: architecture, CPUs and interfaces of each node, in rank order.
 ///
 /// With NCCL also its version and the GPU.
-pub(super) fn fingerprint(
+pub(crate) fn fingerprint(
     cluster: &ClusterRequest,
     inventories: &[Inventory],
     report: Option<&EngineReport>,
