@@ -85,6 +85,7 @@ fn profiles_and_runs_are_explained_and_compared() {
     // Without the store, what it alone knows is unknown.
     fs::remove_dir_all(home.join("state")).unwrap();
     let less = told(home, &["explain", "bimodal-channels", "allreduce", "64K"], 0);
+    let less = less.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(less.contains("is not here: what it tried is not known") && less.contains("which is not known"), "{less}");
 }
 
@@ -109,12 +110,12 @@ fn verifications_are_kept_and_their_course_is_shown() {
     assert!(matches!(code, Some(0 | 102)), "{}", stderr(&first));
     assert!(stdout(&first).starts_with("p.toml: ") && stdout(&first).lines().count() == 1, "{}", stdout(&first));
     assert!(!stderr(&first).contains("process set"), "{}", stderr(&first));
-    assert!(stderr(&first).contains("warning: fingerprint"), "{}", stderr(&first));
+    assert!(stderr(&first).contains("warning: the nodes are not those of the profile"), "{}", stderr(&first));
 
     let skipped = verify(&["--quiet", "--if-older-than", "7d"]);
     assert_eq!(skipped.status.code(), code, "{}", stderr(&skipped));
     assert!(stdout(&skipped).contains("verified just now, so nothing is measured"), "{}", stdout(&skipped));
-    let again = verify(&["--json", "--if-older-than", "1ms"]);
+    let again = verify(&["--json"]);
     let document: Value = serde_json::from_slice(&again.stdout).unwrap_or_else(|_| panic!("{}", stderr(&again)));
     assert_eq!(document["points"].as_array().unwrap().len(), 1);
 

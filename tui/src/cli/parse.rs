@@ -142,10 +142,12 @@ mod tests {
 
     #[test]
     fn durations() {
-        for (text, seconds) in [("90", 90.0), ("90s", 90.0), ("5m", 300.0), ("1.5h", 5400.0), ("500ms", 0.5)] {
+        for (text, seconds) in
+            [("90", 90.0), ("90s", 90.0), ("5m", 300.0), ("1.5h", 5400.0), ("7d", 604_800.0), ("500ms", 0.5)]
+        {
             assert_eq!(parse_duration_s(text), Ok(seconds), "{text}");
         }
-        for text in ["", "0s", "-5m", "5d", "m", "nan", "inf"] {
+        for text in ["", "0s", "-5m", "5w", "m", "nan", "inf"] {
             assert!(parse_duration_s(text).is_err(), "{text}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 
-use clap::CommandFactory as _;
+use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
 
 use crate::{
@@ -22,7 +22,14 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<Exit, Failure> {
     };
     // Into memory first: the generator panics where it cannot write.
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "gdrtune", &mut script);
+    clap_complete::generate(shell, &mut visible(), "gdrtune", &mut script);
     io::stdout().lock().write_all(&script)?;
     Ok(Exit::Done)
+}
+
+/// The command line without what gdrtune starts by itself, which nobody types.
+fn visible() -> Command {
+    let whole = Cli::command();
+    let shown = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    Command::new("gdrtune").args(whole.get_arguments().cloned()).subcommands(shown)
 }

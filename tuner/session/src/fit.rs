@@ -10,6 +10,9 @@ use crate::{
     run::facts,
 };
 
+/// What a difference is called that nothing but the fingerprint tells of.
+pub const FINGERPRINT: &str = "fingerprint";
+
 /// What is otherwise than where the profile was measured: by its own words, and by the store of its run where that is here.
 /// `report` is the library's word, where there is one.
 ///
@@ -83,7 +86,7 @@ mod tests {
 
         let same = report("2.28.9", "NVIDIA H200");
         let found = differences(&profile, None, &present("6.1"), Some(&same));
-        assert!(found.len() == 1 && found[0].what.starts_with("fingerprint"), "{found:?}");
+        assert!(found.len() == 1 && found[0].what == FINGERPRINT, "{found:?}");
         profile.cluster.fingerprint.clone_from(&found[0].to);
         assert!(differences(&profile, None, &present("6.1"), Some(&same)).is_empty());
         assert_eq!(differences(&profile, None, &present("6.8"), Some(&same)).len(), 1);

@@ -96,12 +96,13 @@ fn importance_words(knob: &Knob) -> String {
 fn value_words(tried: &ValueTried) -> String {
     let value = tried.value.as_deref().unwrap_or("unset");
     let environments = count(u64::from(tried.environments), "environment");
-    let score = match tried.best_score {
-        Some(score) => format!(", the best of which took {:.1} % of the defaults' time", score * 100.0),
-        None if tried.environments > 0 => ", none of which could be scored".to_owned(),
-        None => String::new(),
-    };
-    format!("{value}: in {environments} that were tried{score}")
+    match tried.best_score {
+        _ if tried.environments == 0 => format!("{value}: not tried"),
+        Some(score) => {
+            format!("{value}: in {environments}, the best with {:.1} % of the defaults' time", score * 100.0)
+        }
+        None => format!("{value}: in {environments}, none of which could be scored"),
+    }
 }
 
 /// All of the profile, and an empty line.

@@ -217,6 +217,7 @@ fn shapes_are_completed_from_what_is_known() {
         }
     }
     let text = printed(&loaded, &["allreduce", "1K", "--nodes", "8", "--ranks", "64"]).unwrap();
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("there are no rules for 8 nodes, 64 ranks, but for 4 nodes, 32 ranks; 2 nodes"), "{text}");
 }
 

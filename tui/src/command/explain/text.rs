@@ -121,8 +121,8 @@ fn here(answer: &Answer<'_>, page: &mut Page) {
         if let Some(times) = story.default {
             let spread = times.spread.map(|spread| format!(", spread {:.0} %", spread * 100.0)).unwrap_or_default();
             let samples = text::count(u64::from(times.samples), "sample");
-            let words =
-                format!("default arm {:.1} us: {samples} of {} process sets{spread}", times.median_us, times.processes);
+            let sets = text::count(u64::from(times.processes), "process set");
+            let words = format!("default arm {:.1} us: {samples} of {sets}{spread}", times.median_us);
             page.item(if story.judged.is_some() { "" } else { &label }, &words);
         }
     }
@@ -197,7 +197,8 @@ fn tried(explained: &Explained<'_>, answer: &Answer<'_>, page: &mut Page) {
     if others.is_empty() {
         return;
     }
-    let reference_us = story.time_us(&environment, shipped);
+    // Of sizes without a rule, the environment alone may not have been measured.
+    let reference_us = story.time_us(&environment, shipped).or(story.default.map(|times| times.median_us));
     page.line("");
     page.line("tried in the search      median us  samples  why not");
     if let Some(own) = story.tried.iter().find(is_shipped).filter(|own| own.choice.is_some()) {

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 
-use gdrtune_profiles::{profile::Profile, size::Size};
+use gdrtune_profiles::{profile::Profile, size::Size, vocab::Collective};
 use gdrtune_session::verifications::{self, Course, Drift, Of, Step, Verification};
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Steps of a course that are drawn; earlier ones are counted.
-const DRAWN: usize = 16;
+const DRAWN: usize = 12;
 
 /// Prints the courses.
 ///
@@ -54,16 +54,26 @@ fn page(name: &str, profile: &Profile, all: &[Verification], courses: &[Course<'
     ));
     versions(all, &mut page);
     page.line("");
-    let mut shape = None;
+    let mut calls = None;
     for course in courses {
-        if shape.replace(course.shape) != Some(course.shape) {
-            page.line(&format!("on {}", text::shape(course.shape.0, course.shape.1)));
-            let heads = ["shipped", "first", "last"];
-            page.line(&format!("  {:<31}{:>8}{:>8}{:>8}  {:<16} drift", "", heads[0], heads[1], heads[2], "course"));
+        let (collective, (nodes, ranks)) = (collective_of(course), course.shape);
+        if calls.replace((collective, course.shape)) != Some((collective, course.shape)) {
+            page.line(&format!("{collective} on {}", text::shape(nodes, ranks)));
+            page.line(&format!(
+                "  {:<24}{:>8}{:>8}{:>8}  {:<DRAWN$}  drift",
+                "sizes", "shipped", "first", "last", "course"
+            ));
         }
         course_lines(course, glyphs, &mut page);
     }
     page.into_text()
+}
+
+fn collective_of(course: &Course<'_>) -> Collective {
+    match course.of {
+        Of::Rule(_, rule) => rule.collective,
+        Of::Uncovered(collective) => collective,
+    }
 }
 
 /// Where the library changed, as that may be why.
@@ -84,27 +94,23 @@ fn course_lines(course: &Course<'_>, glyphs: Glyphs, page: &mut Page) {
         Of::Rule(_, rule) => text::ratio(rule.speedup.median),
         Of::Uncovered(_) => String::new(),
     };
+    let (drift, chance) = drift_words(course.drift);
+    let name = match course.of {
+        Of::Rule(_, rule) => rule.bytes.to_string(),
+        Of::Uncovered(_) => "without a rule".to_owned(),
+    };
     page.line(&format!(
-        "  {:<31}{shipped:>8}{:>8}{:>8}  {:<16} {}",
-        text::fit(&name_of(course), 31, glyphs.ellipsis),
+        "  {name:<24}{shipped:>8}{:>8}{:>8}  {:<DRAWN$}  {drift}",
         ratio(course.steps.first()),
         ratio(course.steps.last()),
         sparkline(&course.steps, glyphs),
-        drift_words(course.drift)
     ));
     let sizes: Vec<String> = course.sizes.iter().map(|bytes| Size(*bytes).to_string()).collect();
     let left_out = match course.left_out {
         0 => String::new(),
         number => format!("; {} of other sizes left out", text::count(number as u64, "verification")),
     };
-    page.line(&format!("    at {}{left_out}", sizes.join(", ")));
-}
-
-fn name_of(course: &Course<'_>) -> String {
-    match course.of {
-        Of::Rule(_, rule) => format!("{} {}", rule.collective, rule.bytes),
-        Of::Uncovered(collective) => format!("{collective} without a rule"),
-    }
+    page.line(&format!("    at {}{left_out}{chance}", sizes.join(", ")));
 }
 
 /// The medians from the least to the most of them; the last of many.
@@ -118,24 +124,25 @@ fn sparkline(steps: &[Step<'_>], glyphs: Glyphs) -> String {
     medians.iter().filter_map(|median| glyphs.bars.get((part(*median) * top).round() as usize)).copied().collect()
 }
 
-fn drift_words(drift: Drift) -> String {
-    let percent = |change: f64| format!("{:+.0} %", change * 100.0);
+/// What it is, and how sure, where a chance is known.
+fn drift_words(drift: Drift) -> (String, String) {
+    let words = |up: &str, down: &str, change: f64| {
+        format!("{} {:+.0} %", if change < 0.0 { down } else { up }, change * 100.0)
+    };
     match drift {
-        Drift::TooFew => "-".to_owned(),
-        Drift::Steady => "steady".to_owned(),
-        Drift::Trend { change, p } if change < 0.0 => format!("falling {} (p {p:.3})", percent(change)),
-        Drift::Trend { change, p } => format!("rising {} (p {p:.3})", percent(change)),
-        Drift::Step(change) if change < 0.0 => format!("lower {}", percent(change)),
-        Drift::Step(change) => format!("higher {}", percent(change)),
+        Drift::TooFew => ("-".to_owned(), String::new()),
+        Drift::Steady => ("steady".to_owned(), String::new()),
+        Drift::Trend { change, p } => (words("rising", "falling", change), format!("; Mann-Kendall p {p:.3}")),
+        Drift::Step(change) => (words("higher", "lower", change), "; first and last do not overlap".to_owned()),
     }
 }
 
 fn document(profile: &Profile, all: &[Verification], courses: &[Course<'_>]) -> Value {
     let step = |step: &Step<'_>| json!({"verification": step.verification.id, "median": step.median, "low": step.low, "high": step.high});
     let course = |course: &Course<'_>| {
-        let (collective, rule, shipped) = match course.of {
-            Of::Rule(place, rule) => (rule.collective, Some(place + 1), Some(rule.speedup)),
-            Of::Uncovered(collective) => (collective, None, None),
+        let (rule, shipped) = match course.of {
+            Of::Rule(place, rule) => (Some(place + 1), Some(rule.speedup)),
+            Of::Uncovered(_) => (None, None),
         };
         let (kind, change, p) = match course.drift {
             Drift::TooFew => ("too_few", None, None),
@@ -144,7 +151,7 @@ fn document(profile: &Profile, all: &[Verification], courses: &[Course<'_>]) -> 
             Drift::Step(change) => ("step", Some(change), None),
         };
         json!({
-            "collective": collective,
+            "collective": collective_of(course),
             "rule": rule,
             "nodes": course.shape.0,
             "ranks": course.shape.1,
@@ -173,7 +180,7 @@ fn document(profile: &Profile, all: &[Verification], courses: &[Course<'_>]) -> 
 mod tests {
     use gdrtune_profiles::{
         profile::Speedup,
-        vocab::{Collective, Engine, Point},
+        vocab::{Engine, Point},
     };
     use gdrtune_session::{event::Decision, verifications::VerifiedPoint};
 
@@ -223,7 +230,7 @@ mod tests {
         let courses = verifications::courses(&profile, &all);
         let shown = page("tuned/profile.toml", &profile, &all, &courses, Glyphs::of(Charset::Unicode));
         insta::assert_snapshot!("trend", shown);
-        assert!(shown.lines().all(|line| text::width(line) <= 100), "{shown}");
+        assert!(shown.lines().all(|line| text::width(line) <= 80), "{shown}");
         let ascii = page("p", &profile, &all, &courses, Glyphs::of(Charset::Ascii));
         assert!(ascii.is_ascii(), "{ascii}");
     }

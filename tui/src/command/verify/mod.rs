@@ -144,6 +144,9 @@ fn records_of(profile: &Profile) -> Option<Vec<Record>> {
 }
 
 fn difference_words(Difference { what, from, to }: &Difference) -> String {
+    if *what == fit::FINGERPRINT {
+        return "the nodes are not those of the profile: CPUs, kernel, interfaces or ranks (its fingerprint is another)".to_owned();
+    }
     format!("{what}: the profile was measured with {from}, and here is {to}")
 }
 
