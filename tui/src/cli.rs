@@ -3,6 +3,7 @@
 mod deploy;
 mod doctor;
 mod examples;
+mod explain;
 mod gdr;
 mod given;
 mod hosts;
@@ -16,6 +17,7 @@ mod runs;
 #[cfg(test)]
 mod tests;
 mod topo;
+mod verify;
 mod workload;
 
 use std::{path::PathBuf, time::Duration};
@@ -31,13 +33,15 @@ use self::parse::{parse_choice, parse_named, parse_worker_command};
 pub(crate) use self::{
     deploy::{ApplyArgs, EmitArgs, InstallArgs},
     doctor::{DoctorArgs, DoctorCommand},
+    explain::{DiffArgs, ExplainArgs},
     gdr::GdrArgs,
     hosts::HostArgs,
     lint::LintArgs,
     presets::{GoalArgs, ObjectiveArg, OfflineArgs, SpaceArgs},
     probe::{MemoryArg, ProbeArgs},
-    runs::{AttachArgs, ExportArgs, ExportFormat, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, RunsCommand},
+    runs::{AttachArgs, ExportArgs, ExportFormat, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, RunsCommand, TrendArgs},
     topo::{TopoArgs, TopoFormat},
+    verify::VerifyArgs,
     workload::{EstimateArgs, EvidenceArgs, ImportArgs, PredictArgs, ShowWorkloadArgs, WorkloadArgs, WorkloadCommand},
 };
 use crate::{headless::Detail, ui::ThemeName};
@@ -92,8 +96,25 @@ pub(crate) enum Command {
     #[command(after_help = examples::BENCH)]
     Bench(BenchArgs),
     /// Measure a profile against the defaults again, in fresh processes; sizes that no rule covers are left out
+    ///
+    /// Ends with 102 where it is slower somewhere, so that a scheduled job can watch over a profile: `gdrtune verify PROFILE ...
+    /// --quiet --if-older-than 7d`. It refuses (3) hosts that another gdrtune holds, unless --wait is given, and another GPU than the
+    /// profile's; it warns of another NCCL, other HCAs, drivers or kernels. What it measures is kept: `gdrtune runs trend
+    /// PROFILE` shows the course.
+    // Its hosts have many options.
     #[command(after_help = examples::VERIFY)]
-    Verify(VerifyArgs),
+    Verify(Box<VerifyArgs>),
+    /// Tell why a profile or a run decides as it does: the rule, what it replaced, the evidence, what else was tried
+    ///
+    /// For a call (COLLECTIVE SIZE), for a variable (--env NAME), or as a table over all sizes. It reads files only: no host and no
+    /// GPU is needed. What the profile does not say is taken from its run's store, where that is here; what nobody
+    /// recorded is said to be unknown.
+    Explain(ExplainArgs),
+    /// Show what differs between two profiles or runs: settings, rules by sizes, clusters, evidence that does not overlap
+    ///
+    /// Lines begin with + for what only B has, - for what only A has, ~ for another value or choice, ! for the same with intervals
+    /// of its speed-up that do not overlap, and # for what they were measured on. The exit code is 0 unless --exit-code is given.
+    Diff(DiffArgs),
     /// Print a profile in another format, or write it in several
     #[command(after_help = examples::EMIT)]
     Emit(EmitArgs),
@@ -144,6 +165,11 @@ pub(crate) enum Command {
     /// Show a recorded run in the terminal UI as it went
     #[command(after_help = examples::REPLAY)]
     Replay(ReplayArgs),
+    /// Print what completes gdrtune's commands and options in a shell
+    ///
+    /// bash: source <(gdrtune completions bash), in ~/.bashrc. zsh: gdrtune completions zsh > ~/.zfunc/_gdrtune, with that folder in fpath
+    /// before compinit. fish: gdrtune completions fish > ~/.config/fish/completions/gdrtune.fish
+    Completions(CompletionsArgs),
     /// Print the manual page, of gdrtune or of one of its commands, for man(1): `gdrtune man | man -l -`
     #[command(after_help = examples::MAN)]
     Man(ManArgs),
@@ -167,6 +193,24 @@ pub(crate) struct ManArgs {
     /// The command, such as tune or runs resume; without one, the page of gdrtune itself, with the keys of the terminal UI
     #[arg(value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
+}
+
+/// `gdrtune completions`.
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: ShellArg,
+}
+
+/// Shells that are completed in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ShellArg {
+    /// bash.
+    Bash,
+    /// zsh.
+    Zsh,
+    /// fish.
+    Fish,
 }
 
 /// How a run is shown.
@@ -466,40 +510,6 @@ pub(crate) struct BenchArgs {
     /// Samples per size; the median is shown
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeats: u32,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// `gdrtune verify`.
-#[derive(Debug, Args)]
-pub(crate) struct VerifyArgs {
-    /// The profile (profile.toml)
-    pub(crate) profile: PathBuf,
-    /// Which hosts.
-    #[command(flatten)]
-    pub(crate) hosts: HostArgs,
-    /// Collectives, separated by commas (default: those of the profile's rules)
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_named::<Collective>)]
-    pub(crate) collectives: Vec<Collective>,
-    /// Sizes and their elements.
-    #[command(flatten)]
-    pub(crate) sizes: SizeArgs,
-    /// How NCCL is used.
-    #[command(flatten)]
-    pub(crate) nccl: NcclArgs,
-    /// Measure although hosts differ in what NCCL needs alike
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// Pairs of fresh process sets, one of each arm; with fewer than 5 no gain can be sure
-    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(2..=1000))]
-    pub(crate) pairs: u32,
-    /// How workers are started and watched.
-    #[command(flatten)]
-    pub(crate) trial: TrialArgs,
-    /// Seed of the bootstrap
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
     /// Print JSON instead of a table
     #[arg(long)]
     pub(crate) json: bool,
