@@ -37,7 +37,7 @@ impl Text {
         self
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.0.iter().all(|piece| match piece {
             Inline::Plain(text) | Inline::Code(text) | Inline::Strong(text) => text.is_empty(),
         })
@@ -65,6 +65,21 @@ pub(super) struct Table {
     pub(super) caption: String,
     pub(super) columns: Vec<Column>,
     pub(super) rows: Vec<Vec<Text>>,
+}
+
+impl Table {
+    /// A table without the columns that no row has anything in.
+    pub(super) fn new(caption: impl Into<String>, columns: &[Column], rows: Vec<Vec<Text>>) -> Self {
+        let is_used =
+            |index: usize| index == 0 || rows.iter().any(|row| row.get(index).is_some_and(|cell| !cell.is_empty()));
+        let used: Vec<bool> = (0..columns.len()).map(is_used).collect();
+        let columns = columns.iter().zip(&used).filter(|(_, is_used)| **is_used).map(|(column, _)| *column).collect();
+        let kept = |row: Vec<Text>| {
+            row.into_iter().zip(&used).filter(|(_, is_used)| **is_used).map(|(cell, _)| cell).collect()
+        };
+        let rows = rows.into_iter().map(kept).collect();
+        Self { caption: caption.into(), columns, rows }
+    }
 }
 
 /// A part of a report.

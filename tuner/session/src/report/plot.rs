@@ -230,7 +230,7 @@ impl Plot {
 
     fn draw_legend(&self, out: &mut Markup) {
         for (index, kind) in self.kinds().into_iter().enumerate() {
-            let x = 20.0 + 228.0 * (index % 2) as f64;
+            let x = 27.0 + 224.0 * (index % 2) as f64;
             let y = LEGEND_TOP + LEGEND_LINE * (index / 2) as f64;
             if matches!(kind, Kind::Default | Kind::Faster) {
                 let class = if kind == Kind::Default { "b li" } else { "t li" };

@@ -26,8 +26,6 @@ pub(super) struct Started {
     pub(super) tool: String,
     pub(super) engine: Engine,
     pub(super) hosts: String,
-    pub(super) nodes: u32,
-    pub(super) ranks: u32,
     pub(super) seed: u64,
     pub(super) budget_s: Option<f64>,
     pub(super) max_trials: Option<u64>,
@@ -246,22 +244,11 @@ impl Seen {
             return None;
         };
         let shapes = vec![ShapeSeen::sized(nodes, ranks)];
-        let started = Started {
-            run,
-            tool,
-            engine,
-            hosts,
-            nodes,
-            ranks,
-            seed,
-            budget_s,
-            max_trials,
-            workload,
-            objective,
-            sm_cost,
-        };
+        let started = Started { run, tool, engine, hosts, seed, budget_s, max_trials, workload, objective, sm_cost };
         Some(Self {
             started,
+            shapes,
+            t_ms: record.t_ms,
             invocation: None,
             resumed: Vec::new(),
             emulated: None,
@@ -271,7 +258,6 @@ impl Seen {
             engine: None,
             ceilings: Ceilings::default(),
             has_shapes: false,
-            shapes,
             wishes: Vec::new(),
             logs: Vec::new(),
             is_log_cut: false,
@@ -281,7 +267,6 @@ impl Seen {
             trials: 0,
             failed: BTreeMap::new(),
             end: None,
-            t_ms: record.t_ms,
         })
     }
 

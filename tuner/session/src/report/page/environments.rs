@@ -38,28 +38,27 @@ fn space(shape: &ShapeSeen) -> Option<Vec<Block>> {
     let text = format!("The space{named} has {environments}, and {choices} of algorithm, protocol and channels.");
     let mut blocks = vec![Block::paragraph(text)];
     if !shape.dimensions.is_empty() {
-        let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "unset".to_owned());
         let row = |(name, values): (&String, &Vec<Option<String>>)| {
             let more = values.len().saturating_sub(MAX_VALUES);
-            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-            let values: Vec<String> = values.iter().take(MAX_VALUES).map(value).collect();
-            vec![Text::code(name), Text::code(shortened(&values.join(" "), MAX_TEXT)).then(more)]
+            let more = if more == 0 { String::new() } else { format!("and {more} more") };
+            let shown = values.iter().take(MAX_VALUES).map(value);
+            vec![Text::code(name), shown.fold(Text::default(), |all, value| all.then(value).then(" ")).then(more)]
         };
         let rows = shape.dimensions.iter().map(row).collect();
         let columns = vec![Column::Words("setting"), Column::Words("values")];
-        blocks.push(Block::Table(Table { caption: "What was searched".to_owned(), columns, rows }));
+        blocks.push(Block::Table(Table::new("What was searched", &columns, rows)));
     }
     Some(blocks)
+}
+
+fn value(value: &Option<String>) -> Text {
+    value.as_ref().map_or_else(|| "unset".into(), |value| Text::code(shortened(value, MAX_TEXT)))
 }
 
 fn knobs(shape: &ShapeSeen) -> Option<Vec<Block>> {
     if shape.knobs.is_empty() {
         return None;
     }
-    let value = |value: &Option<String>| match value {
-        Some(value) => Text::code(shortened(value, MAX_TEXT)),
-        None => "unset".into(),
-    };
     let row = |knob: &Knob| {
         let effect = match knob.effect {
             KnobEffect::Mattered => "mattered",
@@ -85,10 +84,10 @@ fn knobs(shape: &ShapeSeen) -> Option<Vec<Block>> {
     ];
     let text = "By a model of all environments that the search tried: the value expected best against the one expected worst, in the \
                 best environment found, with the best choices in each. The interval is two standard deviations to each side.";
-    let caption = "What each knob did, the largest effects first".to_owned();
+    let caption = "What each knob did, the largest effects first";
     Some(vec![
         Block::paragraph(text),
-        Block::Table(Table { caption, columns, rows: shape.knobs.iter().map(row).collect() }),
+        Block::Table(Table::new(caption, &columns, shape.knobs.iter().map(row).collect())),
     ])
 }
 
@@ -123,5 +122,5 @@ fn environments(shape: &ShapeSeen) -> Option<Vec<Block>> {
     let more = if more == 0 { String::new() } else { format!("; {more} more are in the export of all trials") };
     let caption =
         format!("Environments that were tried, the best first (score: time over the default's, by what counts){more}");
-    Some(vec![Block::Table(Table { caption, columns, rows })])
+    Some(vec![Block::Table(Table::new(caption, &columns, rows))])
 }

@@ -9,7 +9,7 @@ mod result;
 mod sizes;
 mod warnings;
 
-use gdrtune_profiles::{profile::Speedup, size::Size, vocab::Environment};
+use gdrtune_profiles::{profile::Speedup, vocab::Environment};
 
 use super::{
     block::{Block, Page, Text, shortened},
@@ -94,7 +94,7 @@ fn duration(ms: u64) -> String {
     }
 }
 
-/// Memory, in the units of powers of 1024.
+/// Memory, in units of powers of 1024.
 fn memory(bytes: u64) -> String {
-    format!("{}iB", Size(bytes))
+    if bytes < 1 << 30 { format!("{} MiB", bytes >> 20) } else { format!("{} GiB", bytes >> 30) }
 }

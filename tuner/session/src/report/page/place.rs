@@ -9,7 +9,7 @@ use gdrtune_profiles::{
     vocab::{Collective, Point},
 };
 
-use super::{MAX_TEXT, count, duration, memory, shape_words};
+use super::{MAX_TEXT, count, memory, shape_words};
 use crate::{
     event::{HcaFacts, NodeFacts, goal_words},
     report::{
@@ -51,7 +51,6 @@ fn facts(seen: &Seen) -> Vec<(&'static str, Text)> {
     known("gdrtune", Some(started.tool.clone()));
     // An id begins with the time.
     known("Began", crate::run::began_at(&started.run).and(started.run.get(..20).map(str::to_owned)));
-    known("Took", Some(duration(seen.t_ms)));
     known("Collectives", Some(collectives(seen)));
     known("Sizes", Some(sizes(seen)));
     known("Elements", seen.invocation.as_ref().and_then(|by| by.data_type).map(|data_type| data_type.to_string()));
@@ -104,7 +103,7 @@ fn nodes(seen: &Seen) -> Vec<Block> {
         let rows = kinds.iter().take(MAX_ROWS).map(|(facts, names)| node_row(facts, names));
         let caption =
             format!("Nodes: {} of {}", count(kinds.len() as u64, "kind"), count(seen.hosts.len() as u64, "node"));
-        blocks.push(Block::Table(Table { caption, columns: columns.to_vec(), rows: rows.collect() }));
+        blocks.push(Block::Table(Table::new(caption, &columns, rows.collect())));
     }
     let lost = |host: &Host| Some(Text::code(&host.name).then(format!(": {}", host.lost.as_ref()?)));
     let lost: Vec<Text> = seen.hosts.values().filter_map(lost).take(MAX_ROWS).collect();
@@ -168,8 +167,8 @@ fn site(seen: &Seen) -> Option<Block> {
     if rows.is_empty() {
         return Some(Block::paragraph("The site sets no variable for collectives on these nodes."));
     }
-    let columns = ["variable", "value", "nodes"].map(Column::Words).to_vec();
-    Some(Block::Table(Table { caption: "What the site sets, which both arms keep".to_owned(), columns, rows }))
+    let columns = ["variable", "value", "nodes"].map(Column::Words);
+    Some(Block::Table(Table::new("What the site sets, which both arms keep", &columns, rows)))
 }
 
 fn ceilings(seen: &Seen) -> Option<Block> {

@@ -70,9 +70,9 @@ fn of_shape(shape: &ShapeSeen) -> Vec<Block> {
             .into_iter()
             .take(MAX_ROWS)
             .map(|((collective, choice, kind), failed)| row(collective, choice, kind, &failed));
-        let columns = ["choice", "collective", "what happened", "sizes", "reason"].map(Column::Words).to_vec();
+        let columns = ["choice", "collective", "what happened", "sizes", "reason"].map(Column::Words);
         let caption = format!("Choices that failed ({})", count(n_failed as u64, "row"));
-        blocks.push(Block::Table(Table { caption, columns, rows: rows.collect() }));
+        blocks.push(Block::Table(Table::new(caption, &columns, rows.collect())));
     }
     blocks
 }

@@ -54,7 +54,7 @@ fn inputs(seen: &Seen) -> Option<Block> {
     let row = |input: &crate::event::InputFile| vec![Text::code(&input.path), Text::code(&input.sha256)];
     let rows: Vec<Vec<Text>> = inputs.iter().take(MAX_ROWS).map(row).collect();
     let columns = vec![Column::Words("file or preset"), Column::Words("SHA-256")];
-    (!rows.is_empty()).then(|| Block::Table(Table { caption: "What it was made from".to_owned(), columns, rows }))
+    (!rows.is_empty()).then(|| Block::Table(Table::new("What it was made from", &columns, rows)))
 }
 
 fn changes(seen: &Seen) -> Vec<Block> {

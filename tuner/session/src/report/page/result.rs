@@ -53,7 +53,7 @@ fn headline(seen: &Seen) -> Text {
     };
     let word = match end {
         RunEnd::Tuned => "Tuned",
-        RunEnd::DefaultsBest => "The defaults are best",
+        RunEnd::DefaultsBest => "The defaults stay",
         RunEnd::Interrupted => "Interrupted",
         RunEnd::NodesLost => "Nodes lost",
         RunEnd::Failed => "Failed",
@@ -135,7 +135,7 @@ fn environment_table(profile: &Profile) -> Table {
             format!("{class}{}", setting.why).into(),
         ]
     });
-    Table { caption: "Process-level settings that ship".to_owned(), columns, rows: rows.collect() }
+    Table::new("Process-level settings that ship", &columns, rows.collect())
 }
 
 fn rule_table(profile: &Profile, has_shapes: bool) -> Table {
@@ -169,6 +169,6 @@ fn rule_table(profile: &Profile, has_shapes: bool) -> Table {
         }
         row
     };
-    let caption = "Rules that ship: the choice for a range of sizes (times are geometric means over them)".to_owned();
-    Table { caption, columns, rows: profile.rule.iter().map(row).collect() }
+    let caption = "Rules that ship: the choice for a range of sizes (times are geometric means over them)";
+    Table::new(caption, &columns, profile.rule.iter().map(row).collect())
 }

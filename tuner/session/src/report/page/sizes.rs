@@ -183,7 +183,7 @@ fn table(profile: Option<&Profile>, shape: &ShapeSeen, collective: Collective) -
         ]
     };
     let caption = format!("{collective}: default against tuned");
-    Table { caption, columns, rows: self::times(shape, collective).into_iter().map(row).collect() }
+    Table::new(caption, &columns, self::times(shape, collective).into_iter().map(row).collect())
 }
 
 /// What the profile makes of a point.
