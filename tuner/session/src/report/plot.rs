@@ -95,6 +95,13 @@ pub(super) struct Mark {
     pub(super) kind: Kind,
 }
 
+impl Mark {
+    /// Whether it has a place on an axis of logarithms.
+    fn can_be_drawn(&self) -> bool {
+        0.0 < self.value && self.value.is_finite()
+    }
+}
+
 /// A plot of one or two lines.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Plot {
@@ -138,13 +145,15 @@ impl Plot {
     }
 
     fn marks(&self) -> impl Iterator<Item = &Mark> {
-        self.lines.iter().flatten().filter(|mark| 0.0 < mark.value && mark.value.is_finite())
+        self.lines.iter().flatten().filter(|mark| mark.can_be_drawn())
     }
 
     /// What it shows, in words: its numbers are in a table beside it.
     pub(super) fn description(&self) -> String {
         let line = |line: &Vec<Mark>| {
-            let (first, last) = (line.first()?, line.last()?);
+            let mut drawn = line.iter().filter(|mark| mark.can_be_drawn());
+            let first = drawn.next()?;
+            let last = drawn.next_back().unwrap_or(first);
             let name = if first.kind == Kind::Default { "default" } else { "tuned" };
             let place = |mark: &Mark| format!("{} at {}", figure(mark.value), Size(mark.bytes));
             Some(format!("{name}: {} to {}", place(first), place(last)))
@@ -270,7 +279,7 @@ fn draw_sizes(sizes: &[u64], scale: &Scale, out: &mut Markup) {
 }
 
 fn draw_line(line: &[Mark], scale: &Scale, is_told: bool, unit: &str, out: &mut Markup) {
-    let line: Vec<&Mark> = line.iter().filter(|mark| 0.0 < mark.value && mark.value.is_finite()).collect();
+    let line: Vec<&Mark> = line.iter().filter(|mark| mark.can_be_drawn()).collect();
     let Some(first) = line.first() else { return };
     let colour = if first.kind == Kind::Default { "b" } else { "t" };
     let places: Vec<String> =
@@ -367,7 +376,8 @@ mod tests {
         for (low, high, want) in [
             (0.95, 1.9, vec![0.75, 1.0, 1.25, 1.5, 1.75, 2.0]),
             (1.0, 1.0, vec![1.0, 2.0]),
-            (12.0, 700.0, vec![10.0, 30.0, 100.0, 300.0, 1000.0]),
+            (12.0, 700.0, vec![10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0]),
+            (12.0, 7000.0, vec![10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0]),
             (11.0, 80.0, vec![10.0, 20.0, 50.0, 100.0]),
             (3.0, 90_000.0, vec![1.0, 10.0, 100.0, 1e3, 1e4, 1e5]),
         ] {

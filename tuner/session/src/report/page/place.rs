@@ -46,8 +46,8 @@ fn facts(seen: &Seen) -> Vec<(&'static str, Text)> {
         facts.extend(value.filter(|value| !value.is_empty()).map(|value| (name, Text::from(value))));
     };
     known("GPU", profile.and_then(|profile| profile.cluster.gpu.clone()));
-    known("NCCL", seen.engine.as_ref().map(ToString::to_string));
-    known("NCCL's library", seen.engine.as_ref().and_then(|engine| engine.library.clone()));
+    known("Library", seen.engine.as_ref().map(ToString::to_string));
+    known("Its file", seen.engine.as_ref().and_then(|engine| engine.library.clone()));
     known("gdrtune", Some(started.tool.clone()));
     // An id begins with the time.
     known("Began", crate::run::began_at(&started.run).and(started.run.get(..20).map(str::to_owned)));

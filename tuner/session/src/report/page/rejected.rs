@@ -48,8 +48,8 @@ fn of_shape(shape: &ShapeSeen) -> Vec<Block> {
     if beaten > 0 {
         let all = cells().count();
         let text = format!(
-            "Of {all} choices at single points that were tried, {beaten} were given up as slower than the leader, before the A/B; \
-             the maps above show by how much."
+            "Given up as slower than the leader, before the A/B: {beaten} of {all} choices at single points. The maps above show by how \
+             much."
         );
         blocks.push(Block::paragraph(text));
     }

@@ -122,7 +122,7 @@ fn environment_table(profile: &Profile) -> Table {
         let class = match setting.class {
             Class::System => "",
             Class::Debugging => {
-                "NVIDIA's manual counts it among variables for debugging, which are not to be kept without a reason. "
+                "NVIDIA's manual counts it among variables for debugging, which are not to be kept without a reason."
             }
         };
         vec![
@@ -132,7 +132,7 @@ fn environment_table(profile: &Profile) -> Table {
             if setting.speedup.is_some() { evidence(interval) } else { "not measured alone".into() },
             evidence(|s| format!("{:.3}", s.p_faster)),
             evidence(|s| s.repeats.to_string()),
-            format!("{class}{}", setting.why).into(),
+            [class, &setting.why].join(" ").trim().into(),
         ]
     });
     Table::new("Process-level settings that ship", &columns, rows.collect())

@@ -40,13 +40,10 @@ fn lines(seen: &Seen) -> Vec<Text> {
         Text::strong("noise").then(text)
     });
     let failed = seen.failed.iter().map(|(kind, number)| Text::strong("trials").then(format!(": {number} {kind}")));
-    let more = if seen.is_log_cut { seen.logs.len() } else { seen.logs.len().saturating_sub(MAX_LINES) };
-    let cut = (MAX_LINES < seen.logs.len()).then(|| {
+    let more = seen.logs.len().saturating_sub(MAX_LINES);
+    let cut = (0 < more).then(|| {
         let at_least = if seen.is_log_cut { "at least " } else { "" };
-        Text::from(format!(
-            "and {at_least}{} more in the run's log",
-            more.saturating_sub(if seen.is_log_cut { MAX_LINES } else { 0 })
-        ))
+        Text::from(format!("and {at_least}{more} more in the run's log"))
     });
     let logs = seen.logs.iter().take(MAX_LINES).map(logged);
     slow.take(MAX_LINES).chain(noisy).chain(failed).chain(logs).chain(cut).collect()
@@ -68,8 +65,10 @@ fn doctor(seen: &Seen) -> Text {
     if !seen.started.engine.is_real() {
         return "There are no hosts to look at: nothing ran on any.".into();
     }
-    let hosts = shortened(&seen.started.hosts, MAX_TEXT);
+    let hosts = &seen.started.hosts;
+    // A part of the names would be other hosts.
+    let hosts = if MAX_TEXT < hosts.len() { "HOSTS".into() } else { shell_words::quote(hosts) };
     Text::from("The run's record has none, since a run measures and does not look for causes. ")
-        .then(Text::code(format!("gdrtune doctor -w '{hosts}'")))
+        .then(Text::code(format!("gdrtune doctor -w {hosts}")))
         .then(" looks for what is wrong with these hosts and the way between them, and changes nothing.")
 }
