@@ -20,7 +20,7 @@ use crate::{
     paths,
 };
 
-/// Files that `tune` writes for people, unless it is told not to.
+/// Files that `tune` writes for people, unless it is told not to; the first is the one to open.
 pub(super) const FILES: [&str; 2] = [HTML_FILE, MARKDOWN_FILE];
 
 pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Failure> {

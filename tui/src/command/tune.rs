@@ -136,6 +136,13 @@ struct AtEnd {
     report: bool,
 }
 
+impl AtEnd {
+    /// Writes the reports of a run that has a result. That one is on disk already, and without them it is as good.
+    fn reports(self, out: &OutputDir, store: &Path, outcome: &RunOutcome) -> anyhow::Result<Vec<PathBuf>> {
+        if self.report && !outcome.written.is_empty() { report::write_beside(out, store) } else { Ok(Vec::new()) }
+    }
+}
+
 /// Names of the files that a run writes.
 fn file_names(report: bool) -> Vec<&'static str> {
     let reports = report::FILES.into_iter().filter(|_| report);
@@ -423,15 +430,18 @@ fn execute(mut config: RunConfig, show: &ShowArgs, at_end: AtEnd, again: Option<
         None => Recorder::new(writer, listener),
     };
     let measured = earlier.map(|earlier| earlier.measured);
-    let (engine, out) = (config.target.engine(), config.out.clone());
+    let engine = config.target.engine();
     let (done, finished) = oneshot::channel();
     let handle = runtime.handle().clone();
     let session_controls = controls.clone();
+    let recorded = store.clone();
     let session = thread::Builder::new().name("session".to_owned()).spawn(move || {
         let outcome = run::tune(&config, measured, &recorder, &session_controls, &handle);
+        // Now, and not when the user has looked at the end for long enough.
+        let ended = outcome.map(|outcome| (at_end.reports(&config.out, &recorded, &outcome), outcome));
         // The receiver waits until the end, unless this process is leaving anyway.
         done.send(()).ok();
-        outcome
+        ended
     })?;
 
     if use_ui {
@@ -460,19 +470,13 @@ fn execute(mut config: RunConfig, show: &ShowArgs, at_end: AtEnd, again: Option<
         })?;
     }
     let joined = session.join().ok();
-    let outcome =
-        joined.with_context(|| format!("the session thread panicked; the run store is {}", store.display()))?;
-    let outcome = outcome.map_err(|error| failure(error, engine, &store))?;
-    let reports = if at_end.report && !outcome.written.is_empty() { reports(&out, &store) } else { Vec::new() };
-    Ok(conclude(&outcome, (&store, &reports), use_ui, at_end.expect_gain))
-}
-
-/// The run's reports, beside its profile. The run itself is written already: without them, it is as good.
-fn reports(out: &OutputDir, store: &Path) -> Vec<PathBuf> {
-    report::write_beside(out, store).unwrap_or_else(|error| {
+    let ended = joined.with_context(|| format!("the session thread panicked; the run store is {}", store.display()))?;
+    let (reports, outcome) = ended.map_err(|error| failure(error, engine, &store))?;
+    let reports = reports.unwrap_or_else(|error| {
         super::say(&format!("warning: the run's report is not written: {error:#}"));
         Vec::new()
-    })
+    });
+    Ok(conclude(&outcome, (&store, &reports), use_ui, at_end.expect_gain))
 }
 
 fn create_store(run: &str) -> Result<RunWriter, Failure> {
@@ -552,8 +556,8 @@ fn conclude(outcome: &RunOutcome, (store, reports): (&Path, &[PathBuf]), after_u
         let run = store.file_stem().unwrap_or_default().display();
         last_words.push_str(&["gdrtune runs resume ", &run.to_string(), " goes on from here\n"].concat());
     }
-    for file in reports {
-        last_words.push_str(&["report: ", &file.display().to_string(), "\n"].concat());
+    if let Some(report) = reports.first() {
+        last_words.push_str(&["report: ", &report.display().to_string(), "\n"].concat());
     }
     last_words.push_str(&["run store: ", &store.display().to_string(), "\n"].concat());
     // A closed stderr changes nothing about the exit code.
