@@ -6,14 +6,21 @@ use gdrtune_profiles::{
 };
 
 use super::{
-    STYLE_COLOURS, STYLE_PLOT,
-    svg::{Markup, at},
+    block::shortened,
+    svg::{self, Imprint, Markup, at},
 };
 use crate::event::Failure;
 
 /// Shares above the best up to which a choice has the first, the second and the third shade, as in the terminal UI. The first is
 /// what a verdict may take for noise.
 const SHADES: [f64; 3] = [0.02, 0.1, 0.5];
+
+/// Width and height of a cell of the drawing.
+const CELL: (f64, f64) = (62.0, 26.0);
+/// Where its first row is.
+const TOP: f64 = 78.0;
+/// Width of a character of its rows' names, of which most are narrow.
+const CHARACTER: f64 = 7.6;
 
 /// What is known of a choice at a size.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -86,47 +93,42 @@ impl Heat {
     }
 
     /// The drawing as a file.
-    pub(super) fn file(&self) -> String {
-        const NAME: f64 = 190.0;
-        const CELL: (f64, f64) = (62.0, 26.0);
-        let (width, height) = (NAME + CELL.0 * self.sizes.len() as f64 + 10.0, 66.0 + CELL.1 * self.rows.len() as f64);
-        let (view, w, h) = (format!("0 0 {} {}", at(width), at(height)), at(width), at(height));
-        let mut out = Markup::default();
-        let size = [("xmlns", "http://www.w3.org/2000/svg"), ("role", "img"), ("width", &*w), ("height", &*h)];
-        out.open("svg", &[&size[..], &[("class", "plot"), ("viewBox", &*view)]].concat());
-        out.leaf("title", &[], &self.caption());
-        out.leaf("desc", &[], LEGEND);
-        out.open("style", &[]);
-        out.raw(STYLE_COLOURS);
-        out.raw(STYLE_PLOT);
-        out.close();
-        out.empty("rect", &[("width", "100%"), ("height", "100%"), ("style", "fill:#fff;fill:var(--bg)")]);
+    pub(super) fn file(&self, imprint: &Imprint) -> String {
+        let longest = self.rows.iter().map(|(choice, _)| row_name(*choice).len()).max().unwrap_or(0);
+        let names = CHARACTER * longest as f64 + 24.0;
+        // The title and what is under it need some room, too.
+        let size = (
+            (names + CELL.0 * self.sizes.len() as f64 + 10.0).max(460.0),
+            TOP + 10.0 + CELL.1 * self.rows.len() as f64,
+        );
+        svg::file(size, (&self.caption(), LEGEND), imprint, |out| self.draw(names, out))
+    }
+
+    fn draw(&self, names: f64, out: &mut Markup) {
         let title = format!("{}: how far choices are from the best, by size", self.collective);
-        out.leaf("text", &[("class", "ti"), ("x", "10"), ("y", "22")], &title);
-        let x = |column: usize| NAME + CELL.0 * column as f64;
+        out.leaf("text", &[("class", "ti"), ("x", "12"), ("y", "22")], &title);
+        out.leaf("text", &[("class", "di"), ("x", "12"), ("y", "44")], &shortened(&self.environment, 56));
+        let x = |column: usize| names + CELL.0 * column as f64;
         for (column, bytes) in self.sizes.iter().enumerate() {
-            let place =
-                [("class", "di"), ("text-anchor", "middle"), ("x", &*at(x(column) + CELL.0 / 2.0)), ("y", "48")];
+            let (x, y) = (at(x(column) + CELL.0 / 2.0), at(TOP - 8.0));
+            let place = [("class", "di"), ("text-anchor", "middle"), ("x", &*x), ("y", &*y)];
             out.leaf("text", &place, &Size(*bytes).to_string());
         }
         for (row, (choice, cells)) in self.rows.iter().enumerate() {
-            let y = 56.0 + CELL.1 * row as f64;
-            out.leaf("text", &[("x", "10"), ("y", &at(y + 18.0))], &row_name(*choice));
-            for (column, standing) in cells.iter().enumerate() {
-                let (shade, left) = (standing.shade(), x(column));
-                let (class, w, h) = (format!("h{shade}"), at(CELL.0 - 2.0), at(CELL.1 - 2.0));
-                out.empty(
-                    "rect",
-                    &[("class", &*class), ("x", &*at(left)), ("y", &*at(y)), ("width", &*w), ("height", &*h)],
-                );
-                let class = format!("x{shade}");
-                let (middle, base) = (at(left + CELL.0 / 2.0 - 1.0), at(y + 18.0));
-                let place = [("class", &*class), ("text-anchor", "middle"), ("x", &*middle), ("y", &*base)];
-                out.leaf("text", &place, &standing.word());
-            }
+            let y = TOP + CELL.1 * row as f64;
+            out.leaf("text", &[("x", "12"), ("y", &at(y + 18.0))], &row_name(*choice));
+            cells.iter().enumerate().for_each(|(column, standing)| draw_cell(*standing, (x(column), y), out));
         }
-        out.finish() + "\n"
     }
+}
+
+fn draw_cell(standing: Standing, (left, top): (f64, f64), out: &mut Markup) {
+    let shade = standing.shade();
+    let (class, width, height) = (format!("h{shade}"), at(CELL.0 - 2.0), at(CELL.1 - 2.0));
+    let (x, y) = (at(left), at(top));
+    out.empty("rect", &[("class", &*class), ("x", &*x), ("y", &*y), ("width", &*width), ("height", &*height)]);
+    let (class, x, y) = (format!("x{shade}"), at(left + CELL.0 / 2.0 - 1.0), at(top + 18.0));
+    out.leaf("text", &[("class", &*class), ("text-anchor", "middle"), ("x", &*x), ("y", &*y)], &standing.word());
 }
 
 pub(super) fn row_name(choice: Option<Choice>) -> String {

@@ -65,9 +65,10 @@ impl Report {
 
     /// Names and texts of the plots as SVG files.
     pub fn plots(&self) -> Vec<(String, String)> {
+        let imprint = page::imprint(&self.seen);
         let of = |block: &Block| match block {
-            Block::Plots(plots) => plots.iter().map(|plot| (plot.name.clone(), plot.file())).collect(),
-            Block::Heat(heat) => vec![(heat.name.clone(), heat.file())],
+            Block::Plots(plots) => plots.iter().map(|plot| (plot.name.clone(), plot.file(&imprint))).collect(),
+            Block::Heat(heat) => vec![(heat.name.clone(), heat.file(&imprint))],
             _ => Vec::new(),
         };
         self.page.blocks.iter().flat_map(of).map(|(name, text)| (format!("{name}.svg"), text)).collect()

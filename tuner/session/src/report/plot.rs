@@ -2,10 +2,7 @@
 
 use gdrtune_profiles::size::Size;
 
-use super::{
-    STYLE_COLOURS, STYLE_PLOT,
-    svg::{Markup, at},
-};
+use super::svg::{self, Imprint, Markup, at};
 use crate::{event::Decision, run::decision_words};
 
 /// Width of the drawing; a page scales it to between 0.75 (a phone) and 1.1, so that its text stays about as large as the page's.
@@ -167,7 +164,9 @@ impl Plot {
         let (title, description) = (format!("{}-t", self.name), format!("{}-d", self.name));
         let labelled = format!("{title} {description}");
         let mut out = Markup::default();
-        out.open("svg", &self.attributes(&[("role", "img"), ("aria-labelledby", &labelled)], &self.view()));
+        let view = self.view();
+        let attributes = [("role", "img"), ("aria-labelledby", &*labelled), ("class", "plot"), ("viewBox", &*view)];
+        out.open("svg", &attributes);
         out.leaf("title", &[("id", &title)], &self.title);
         out.leaf("desc", &[("id", &description)], &self.description());
         self.draw(&mut out);
@@ -175,24 +174,9 @@ impl Plot {
     }
 
     /// The plot as a file.
-    pub(super) fn file(&self) -> String {
-        let mut out = Markup::default();
-        let (width, height) = (at(WIDTH), at(self.height()));
-        let size = [("xmlns", "http://www.w3.org/2000/svg"), ("role", "img"), ("width", &*width), ("height", &*height)];
-        out.open("svg", &self.attributes(&size, &self.view()));
-        out.leaf("title", &[], &self.title);
-        out.leaf("desc", &[], &self.description());
-        out.open("style", &[]);
-        out.raw(STYLE_COLOURS);
-        out.raw(STYLE_PLOT);
-        out.close();
-        out.empty("rect", &[("width", "100%"), ("height", "100%"), ("style", "fill:#fff;fill:var(--bg)")]);
-        self.draw(&mut out);
-        out.finish() + "\n"
-    }
-
-    fn attributes<'a>(&self, own: &[(&'a str, &'a str)], view: &'a str) -> Vec<(&'a str, &'a str)> {
-        [own, &[("class", "plot"), ("viewBox", view)]].concat()
+    pub(super) fn file(&self, imprint: &Imprint) -> String {
+        let words = (self.title.as_str(), &*self.description());
+        svg::file((WIDTH, self.height()), words, imprint, |out| self.draw(out))
     }
 
     fn view(&self) -> String {

@@ -4,6 +4,11 @@ use std::fmt::Write as _;
 
 use gdrtune_profiles::diagnostic::printable;
 
+use super::{STYLE_COLOURS, STYLE_PLOT};
+
+/// Height of what is written under a drawing.
+const IMPRINT: f64 = 46.0;
+
 /// Text as content or value: markup and what XML forbids is taken out of its meaning, and characters that turn text around are
 /// shown by their numbers.
 pub(super) fn escape(text: &str) -> String {
@@ -27,6 +32,38 @@ pub(super) fn escape(text: &str) -> String {
 pub(super) fn at(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
+}
+
+/// What a drawing that leaves its page must not lose: what its numbers must not be mistaken for, and whose they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Imprint {
+    pub(super) labels: String,
+    pub(super) run: String,
+}
+
+/// A drawing as a file of its own; `draw` draws it into a field of this size.
+pub(super) fn file(
+    (width, height): (f64, f64),
+    (title, description): (&str, &str),
+    imprint: &Imprint,
+    draw: impl FnOnce(&mut Markup),
+) -> String {
+    let (w, h) = (at(width), at(height + IMPRINT));
+    let view = format!("0 0 {w} {h}");
+    let mut out = Markup::default();
+    let own = [("xmlns", "http://www.w3.org/2000/svg"), ("role", "img"), ("width", &*w), ("height", &*h)];
+    out.open("svg", &[&own[..], &[("class", "plot"), ("viewBox", &*view)]].concat());
+    out.leaf("title", &[], title);
+    out.leaf("desc", &[], description);
+    out.open("style", &[]);
+    out.raw(STYLE_COLOURS);
+    out.raw(STYLE_PLOT);
+    out.close();
+    out.empty("rect", &[("width", "100%"), ("height", "100%"), ("style", "fill:#fff;fill:var(--bg)")]);
+    draw(&mut out);
+    out.leaf("text", &[("class", "di"), ("x", "12"), ("y", &at(height + 16.0))], &imprint.run);
+    out.leaf("text", &[("class", "ti"), ("x", "12"), ("y", &at(height + 36.0))], &imprint.labels);
+    out.finish() + "\n"
 }
 
 /// Elements that are being written.

@@ -279,7 +279,7 @@ fn what_was_not_measured_is_labelled_in_every_form() {
         records.push(Record { seq: 999, t_ms: 1, event: Event::Emulated { why: "n1 and n2 are one machine".into() } });
         let report = report(&records);
         let texts = [report.html(), report.markdown(), report.nccl_tests()];
-        for text in texts {
+        for text in texts.into_iter().chain(report.plots().into_iter().map(|(_, text)| text)) {
             assert!(text.contains(label) && text.to_lowercase().contains("emulated nodes"), "{engine}: {text}");
         }
     }

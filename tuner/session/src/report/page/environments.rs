@@ -78,7 +78,7 @@ fn knobs(shape: &ShapeSeen) -> Option<Vec<Block>> {
         Column::Words("knob"),
         Column::Words("effect"),
         Column::Numbers("worst over best"),
-        Column::Words("interval"),
+        Column::Numbers("interval"),
         Column::Words("best value"),
         Column::Words("worst value"),
     ];

@@ -14,6 +14,7 @@ use gdrtune_profiles::{profile::Speedup, vocab::Environment};
 use super::{
     block::{Block, Page, Text, shortened},
     seen::{Seen, ShapeSeen},
+    svg::Imprint,
 };
 
 /// Characters of an environment, a reason or a message that are shown.
@@ -33,6 +34,12 @@ pub(super) fn page(seen: &Seen) -> Page {
     ];
     let blocks = sections.iter().flat_map(|section| section(seen)).collect();
     Page { title: format!("gdrtune run {}", seen.started.run), blocks }
+}
+
+/// What goes with every plot.
+pub(super) fn imprint(seen: &Seen) -> Imprint {
+    let labels: Vec<String> = result::labels(seen).into_iter().map(|(word, _)| word.to_uppercase()).collect();
+    Imprint { labels: labels.join(", "), run: format!("gdrtune run {}", seen.started.run) }
 }
 
 /// Puts `of` about each shape together, under its name where there are several.

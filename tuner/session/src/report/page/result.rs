@@ -18,25 +18,34 @@ pub(super) fn blocks(seen: &Seen) -> Vec<Block> {
     blocks.push(Block::Figures(figures(seen)));
     match &seen.profile {
         Some(profile) => blocks.extend(settings(seen, profile)),
-        None => blocks.push(Block::paragraph("The run has no profile: it came to no end that has one.")),
+        None => blocks.push(Block::paragraph(
+            "The store has no profile: the run did not come to one, or is of an older gdrtune.",
+        )),
     }
     blocks
 }
 
-/// What the numbers must not be mistaken for.
-fn banners(seen: &Seen) -> Vec<Block> {
-    let mut banners = Vec::new();
-    let mut banner = |word, text: Text| banners.push(Block::Banner { word, text });
+/// What the numbers must not be mistaken for, in a word or a few, and in a sentence.
+pub(super) fn labels(seen: &Seen) -> Vec<(&'static str, Text)> {
+    let mut labels: Vec<(&'static str, Text)> = Vec::new();
     if let Some((word, text)) = seen.started.engine.label().and_then(|label| label.split_once(": ")) {
-        banner(word, format!("{text}.").into());
+        labels.push((word, format!("{text}.").into()));
     }
     if let Some(why) = &seen.emulated {
-        banner("Emulated nodes", why.as_str().into());
+        labels.push(("Emulated nodes", why.as_str().into()));
     }
     if seen.profile.as_ref().is_some_and(|profile| profile.run.unverified) {
         let text = "what is here was written before the run's A/B; gains are estimates of its search, which flatter.";
-        banner("Not verified", text.into());
+        labels.push(("Not verified", text.into()));
     }
+    labels
+}
+
+/// The labels, and what else is to be known before anything is read.
+fn banners(seen: &Seen) -> Vec<Block> {
+    let labels = labels(seen).into_iter().map(|(word, text)| Block::Banner { word, text });
+    let mut banners: Vec<Block> = labels.collect();
+    let mut banner = |word, text: Text| banners.push(Block::Banner { word, text });
     if !seen.left_out.is_empty() {
         banner("Fewer hosts", format!("measured {}.", without(&seen.left_out)).into());
     }
@@ -110,7 +119,7 @@ fn environment_table(profile: &Profile) -> Table {
         Column::Words("variable"),
         Column::Words("value"),
         Column::Numbers("speed-up"),
-        Column::Words("90 % interval"),
+        Column::Numbers("90 % interval"),
         Column::Numbers("P(faster)"),
         Column::Numbers("processes per arm"),
         Column::Words("what it is"),
@@ -145,7 +154,7 @@ fn rule_table(profile: &Profile, has_shapes: bool) -> Table {
         Column::Numbers("default (us)"),
         Column::Numbers("tuned (us)"),
         Column::Numbers("speed-up"),
-        Column::Words("90 % interval"),
+        Column::Numbers("90 % interval"),
         Column::Numbers("P(faster)"),
         Column::Numbers("processes per arm"),
     ];

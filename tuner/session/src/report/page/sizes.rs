@@ -153,7 +153,7 @@ fn table(profile: Option<&Profile>, shape: &ShapeSeen, collective: Collective) -
         Column::Numbers("default busbw (GB/s)"),
         Column::Numbers("tuned busbw (GB/s)"),
         Column::Numbers("speed-up"),
-        Column::Words("90 % interval"),
+        Column::Numbers("90 % interval"),
         Column::Numbers("P(faster)"),
         Column::Words("verdict"),
         Column::Words("ships"),
