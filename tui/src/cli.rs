@@ -312,6 +312,7 @@ pub(crate) struct NcclArgs {
 
 /// `gdrtune tune`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub(crate) struct TuneArgs {
     /// Which hosts.
     #[command(flatten)]

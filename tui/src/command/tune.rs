@@ -434,11 +434,11 @@ fn execute(mut config: RunConfig, show: &ShowArgs, at_end: AtEnd, again: Option<
     let (done, finished) = oneshot::channel();
     let handle = runtime.handle().clone();
     let session_controls = controls.clone();
-    let recorded = store.clone();
+    let its_store = store.clone();
     let session = thread::Builder::new().name("session".to_owned()).spawn(move || {
         let outcome = run::tune(&config, measured, &recorder, &session_controls, &handle);
         // Now, and not when the user has looked at the end for long enough.
-        let ended = outcome.map(|outcome| (at_end.reports(&config.out, &recorded, &outcome), outcome));
+        let ended = outcome.map(|outcome| (at_end.reports(&config.out, &its_store, &outcome), outcome));
         // The receiver waits until the end, unless this process is leaving anyway.
         done.send(()).ok();
         ended

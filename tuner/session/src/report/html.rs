@@ -105,7 +105,9 @@ fn write_block(block: &Block, out: &mut Markup) {
         Block::Facts(pairs) => write_pairs("facts", pairs, out),
         Block::List(lines) => {
             out.open("ul", &[]);
-            lines.iter().for_each(|line| write_in("li", line, out));
+            for line in lines {
+                write_in("li", line, out);
+            }
             out.close();
         }
         Block::Table(table) => write_table(table, out),
@@ -131,7 +133,9 @@ fn write_block(block: &Block, out: &mut Markup) {
         Block::Folded { summary, blocks } => {
             out.open("details", &[]);
             out.leaf("summary", &[], summary);
-            blocks.iter().for_each(|block| write_block(block, out));
+            for block in blocks {
+                write_block(block, out);
+            }
             out.close();
         }
     }
@@ -200,7 +204,10 @@ fn write_table(table: &Table, out: &mut Markup) {
         }
         out.close();
     }
-    (0..3).for_each(|_| out.close());
+    // The body, the table, what scrolls.
+    for _ in 0..3 {
+        out.close();
+    }
 }
 
 fn is_number(column: Column) -> bool {
@@ -226,5 +233,8 @@ fn write_heat(heat: &Heat, out: &mut Markup) {
         }
         out.close();
     }
-    (0..3).for_each(|_| out.close());
+    // The body, the table, what scrolls.
+    for _ in 0..3 {
+        out.close();
+    }
 }

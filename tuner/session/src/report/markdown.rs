@@ -12,7 +12,9 @@ use super::{
 pub(super) fn write(page: &Page) -> String {
     let mut out = String::new();
     line(&mut out, &format!("# {}", plain(&page.title)));
-    page.blocks.iter().for_each(|block| write_block(block, &mut out));
+    for block in &page.blocks {
+        write_block(block, &mut out);
+    }
     out.trim_end().to_owned() + "\n"
 }
 
@@ -46,7 +48,9 @@ fn write_block(block: &Block, out: &mut String) {
         }
         Block::Folded { summary, blocks } => {
             line(out, &format!("**{}**", plain(summary)));
-            blocks.iter().for_each(|block| write_block(block, out));
+            for block in blocks {
+                write_block(block, out);
+            }
         }
     }
 }

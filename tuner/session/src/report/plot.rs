@@ -238,7 +238,7 @@ impl Plot {
 /// Lines across, with their values on the left.
 fn draw_values(ticks: &[f64], scale: &Scale, out: &mut Markup) {
     let across: String =
-        ticks.iter().map(|tick| format!("M{} {}H{}", at(LEFT), at(scale.y(*tick)), at(RIGHT))).collect();
+        ticks.iter().map(|tick| ["M", &at(LEFT), " ", &at(scale.y(*tick)), "H", &at(RIGHT)].concat()).collect();
     out.empty("path", &[("class", "gr"), ("d", &across)]);
     out.open("g", &[("class", "di"), ("text-anchor", "end")]);
     for tick in ticks {
@@ -250,7 +250,8 @@ fn draw_values(ticks: &[f64], scale: &Scale, out: &mut Markup) {
 
 /// The axis of sizes.
 fn draw_sizes(sizes: &[u64], scale: &Scale, out: &mut Markup) {
-    let marks: String = sizes.iter().map(|bytes| format!("M{} {}v5", at(scale.x(*bytes)), at(BOTTOM))).collect();
+    let mark = |bytes: &u64| ["M", &at(scale.x(*bytes)), " ", &at(BOTTOM), "v5"].concat();
+    let marks: String = sizes.iter().map(mark).collect();
     let axis = format!("M{} {}H{}{marks}", at(LEFT), at(BOTTOM), at(RIGHT));
     out.empty("path", &[("class", "ax"), ("d", &axis)]);
     out.open("g", &[("text-anchor", "middle")]);

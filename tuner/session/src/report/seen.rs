@@ -220,7 +220,9 @@ impl Seen {
     pub(super) fn of(records: &[Record]) -> Option<Self> {
         let (first, rest) = records.split_first()?;
         let mut seen = Self::begun(first)?;
-        rest.iter().for_each(|record| seen.take(record));
+        for record in rest {
+            seen.take(record);
+        }
         Some(seen)
     }
 

@@ -323,8 +323,8 @@ fn shapes_have_names_and_plots_of_their_own() {
     ];
     let report = report(&records(events));
     let names: Vec<String> = report.plots().into_iter().map(|(name, _)| name).collect();
-    let want = ["allreduce-4x2-busbw", "allreduce-4x2-latency", "allreduce-2x2-busbw", "allreduce-2x2-latency"];
-    assert_eq!(names, want.map(|name| format!("{name}.svg")));
+    let want = ["4nodes-8ranks-busbw", "4nodes-8ranks-latency", "2nodes-4ranks-busbw", "2nodes-4ranks-latency"];
+    assert_eq!(names, want.map(|name| format!("allreduce-{name}.svg")));
     assert!(report.markdown().contains("### Shape: 2 nodes, 4 ranks"));
 }
 

@@ -41,7 +41,7 @@ fn space(shape: &ShapeSeen) -> Option<Vec<Block>> {
         let row = |(name, values): (&String, &Vec<Option<String>>)| {
             let more = values.len().saturating_sub(MAX_VALUES);
             let more = if more == 0 { String::new() } else { format!("and {more} more") };
-            let shown = values.iter().take(MAX_VALUES).map(value);
+            let shown = values.iter().take(MAX_VALUES).map(|known| value(known.as_ref()));
             vec![Text::code(name), shown.fold(Text::default(), |all, value| all.then(value).then(" ")).then(more)]
         };
         let rows = shape.dimensions.iter().map(row).collect();
@@ -51,8 +51,8 @@ fn space(shape: &ShapeSeen) -> Option<Vec<Block>> {
     Some(blocks)
 }
 
-fn value(value: &Option<String>) -> Text {
-    value.as_ref().map_or_else(|| "unset".into(), |value| Text::code(shortened(value, MAX_TEXT)))
+fn value(value: Option<&String>) -> Text {
+    value.map_or_else(|| "unset".into(), |value| Text::code(shortened(value, MAX_TEXT)))
 }
 
 fn knobs(shape: &ShapeSeen) -> Option<Vec<Block>> {
@@ -70,8 +70,8 @@ fn knobs(shape: &ShapeSeen) -> Option<Vec<Block>> {
             effect.into(),
             factor(knob.factor).into(),
             format!("{:.2} to {:.2}", knob.low, knob.high).into(),
-            value(&knob.best),
-            value(&knob.worst),
+            value(knob.best.as_ref()),
+            value(knob.worst.as_ref()),
         ]
     };
     let columns = vec![

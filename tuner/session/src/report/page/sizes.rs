@@ -5,7 +5,7 @@ use gdrtune_profiles::{
     size::Size,
     vocab::{Collective, Point},
 };
-use gdrtune_tuner::stats::median;
+use gdrtune_tuner::stats::{median, relative_spread};
 
 use super::{MAX_TEXT, bandwidth, factor, interval, microseconds, of_shapes};
 use crate::{
@@ -17,12 +17,15 @@ use crate::{
     run::decision_words,
 };
 
+/// Times of the default below which they have no quartiles to speak of.
+const LEAST_SAMPLES: usize = 4;
+
 pub(super) fn blocks(seen: &Seen) -> Vec<Block> {
     let has_verdicts = seen.shapes.iter().flat_map(|shape| shape.points.values()).any(|point| point.verdict.is_some());
     let about = if has_verdicts {
         "Both arms were measured interleaved, each in fresh processes that read the emitted files. The interval covers 90 %; \
          P(faster) is the bootstrap probability, over processes, that the ratio of medians exceeds 1. A rule is judged over all its \
-         sizes, so one without a sure gain of its own may lie in its range. Bars are the interval of the gain, at the default's \
+         sizes, so one without a sure gain of its own may lie in its range. In plots, bars are the interval of the gain, at the default's \
          median. Where there is no tuned value, the size was not in the A/B and runs as without the profile."
     } else {
         "There was no A/B: tuned values are the best that the search measured, which flatters what it chose, since it is the best of many."
@@ -31,7 +34,9 @@ pub(super) fn blocks(seen: &Seen) -> Vec<Block> {
     if shapes.is_empty() {
         return Vec::new();
     }
-    let heading = [Block::heading(2, "Default against tuned, by size"), Block::paragraph(about)];
+    let spread = "The default's spread is the distance between the quartiles of all its times over their median: what the noise is, and the \
+                  drift of a whole run.";
+    let heading = [Block::heading(2, "Default against tuned, by size"), Block::paragraph(format!("{about} {spread}"))];
     heading.into_iter().chain(shapes).collect()
 }
 
@@ -50,8 +55,8 @@ fn of_shape(seen: &Seen, shape: &ShapeSeen) -> Vec<Block> {
 
 /// Names of files and anchors of a collective's plots.
 pub(super) fn plot_name(seen: &Seen, shape: &ShapeSeen, collective: Collective, what: &str) -> String {
-    let shape =
-        if seen.has_shapes { format!("-{}x{}", shape.nodes, shape.ranks / shape.nodes.max(1)) } else { String::new() };
+    let ShapeSeen { nodes, ranks, .. } = shape;
+    let shape = if seen.has_shapes { format!("-{nodes}nodes-{ranks}ranks") } else { String::new() };
     format!("{collective}{shape}-{what}")
 }
 
@@ -155,6 +160,7 @@ fn table(profile: Option<&Profile>, shape: &ShapeSeen, collective: Collective) -
         Column::Numbers("speed-up"),
         Column::Numbers("90 % interval"),
         Column::Numbers("P(faster)"),
+        Column::Numbers("default's spread"),
         Column::Words("verdict"),
         Column::Words("ships"),
     ];
@@ -162,6 +168,8 @@ fn table(profile: Option<&Profile>, shape: &ShapeSeen, collective: Collective) -
         let known = shape.points.get(&point);
         let verdict = known.and_then(|known| known.verdict.as_ref());
         let busbw = |time_us: f64| bandwidth(collective.busbw_gbs(shape.ranks, point.bytes, time_us));
+        let samples = known.map(|known| &known.default_us).filter(|samples| LEAST_SAMPLES <= samples.len());
+        let spread = samples.and_then(|samples| relative_spread(samples));
         let tuned_us = times.tuned.map(|tuned| tuned.time_us);
         let text = |text: Option<String>| Text::from(text.unwrap_or_default());
         let words = verdict.map(|verdict| {
@@ -178,6 +186,7 @@ fn table(profile: Option<&Profile>, shape: &ShapeSeen, collective: Collective) -
             text(times.tuned.map(|tuned| factor(tuned.gain))),
             text(verdict.map(|verdict| interval(&verdict.speedup))),
             text(verdict.map(|verdict| format!("{:.3}", verdict.speedup.p_faster))),
+            text(spread.map(|spread| format!("{:.0} %", 100.0 * spread))),
             text(words),
             ships(profile, shape, point),
         ]

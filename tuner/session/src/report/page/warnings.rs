@@ -17,11 +17,10 @@ const MAX_LINES: usize = 60;
 pub(super) fn blocks(seen: &Seen) -> Vec<Block> {
     let lines = lines(seen);
     let mut blocks = vec![Block::heading(2, "Warnings")];
-    blocks.push(match lines.is_empty() {
-        true => {
-            Block::paragraph("None: nothing drifted or stalled that the run noticed, and no node was slow or lost.")
-        }
-        false => Block::List(lines),
+    blocks.push(if lines.is_empty() {
+        Block::paragraph("None: nothing drifted or stalled that the run noticed, and no node was slow or lost.")
+    } else {
+        Block::List(lines)
     });
     blocks.push(Block::heading(2, "Doctor findings"));
     blocks.push(Block::Paragraph(doctor(seen)));
