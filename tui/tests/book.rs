@@ -184,7 +184,7 @@ fn read(name: &str) -> String {
 }
 
 /// Files of a run besides the emitted ones.
-const OWN_FILES: [&str; 3] = ["profile.toml", "choices.json", "summary.md"];
+const OWN_FILES: [&str; 4] = ["profile.toml", "choices.json", "summary.md", "report.html"];
 
 #[test]
 fn the_tutorial_makes_a_verified_profile_in_every_format() {
