@@ -111,11 +111,13 @@ pub(crate) enum Command {
     /// For a call (COLLECTIVE SIZE), for a variable (--env NAME), or as a table over all sizes. It reads files only: no host and no
     /// GPU is needed. What the profile does not say is taken from its run's store, where that is here; what nobody
     /// recorded is said to be unknown.
+    #[command(after_help = examples::EXPLAIN)]
     Explain(ExplainArgs),
     /// Show what differs between two profiles or runs: settings, rules by sizes, clusters, evidence that does not overlap
     ///
     /// Lines begin with + for what only B has, - for what only A has, ~ for another value or choice, ! for the same with intervals
     /// of its speed-up that do not overlap, and # for what they were measured on. The exit code is 0 unless --exit-code is given.
+    #[command(after_help = examples::DIFF)]
     Diff(DiffArgs),
     /// Print a profile in another format, or write it in several
     #[command(after_help = examples::EMIT)]
@@ -162,6 +164,7 @@ pub(crate) enum Command {
     #[command(after_help = examples::RUNS)]
     Runs(RunsArgs),
     /// Write a run's report: one HTML file that needs nothing else, Markdown, plots, and tables for other programs
+    #[command(after_help = examples::REPORT)]
     Report(ReportArgs),
     /// Watch a run of another process; it goes on undisturbed
     #[command(after_help = examples::ATTACH)]
@@ -173,6 +176,7 @@ pub(crate) enum Command {
     ///
     /// bash: source <(gdrtune completions bash), in ~/.bashrc. zsh: gdrtune completions zsh > ~/.zfunc/_gdrtune, with that folder in fpath
     /// before compinit. fish: gdrtune completions fish > ~/.config/fish/completions/gdrtune.fish
+    #[command(after_help = examples::COMPLETIONS)]
     Completions(CompletionsArgs),
     /// Print the manual page, of gdrtune or of one of its commands, for man(1): `gdrtune man | man -l -`
     #[command(after_help = examples::MAN)]

@@ -184,7 +184,7 @@ fn read(name: &str) -> String {
 }
 
 /// Files of a run besides the emitted ones.
-const OWN_FILES: [&str; 4] = ["profile.toml", "choices.json", "summary.md", "report.html"];
+const OWN_FILES: [&str; 5] = ["profile.toml", "choices.json", "summary.md", "report.html", "report.md"];
 
 #[test]
 fn the_tutorial_makes_a_verified_profile_in_every_format() {

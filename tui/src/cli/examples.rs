@@ -57,8 +57,26 @@ pub(super) const VERIFY: &str = "\
 Examples:
   Is the profile still faster here? Code 102 says that it is slower somewhere:
     gdrtune verify tuned/profile.toml -w 'node[01-04]' --ranks-per-node 8
+  From cron: one line, once a week at most:
+    gdrtune verify tuned/profile.toml --site cluster.toml --quiet --if-older-than 7d
   Surer, at three sizes, for a program:
     gdrtune verify tuned/profile.toml --site cluster.toml --sizes 64K,1M,64M --pairs 21 --json";
+
+pub(super) const EXPLAIN: &str = "\
+Examples:
+  Why an all-reduce of 64 KiB runs as it does, what it replaced, and what else was tried:
+    gdrtune explain tuned/profile.toml allreduce 64K
+  Why a variable is set, or is not:
+    gdrtune explain tuned/profile.toml --env NCCL_IB_HCA
+  Decisions over all sizes, of a run:
+    gdrtune explain last --table";
+
+pub(super) const DIFF: &str = "\
+Examples:
+  Two profiles:
+    gdrtune diff profiles/may.toml tuned/profile.toml
+  What another seed or another day decides otherwise, in CI: code 6 where settings or rules differ:
+    gdrtune diff 2026-11-29 last --exit-code";
 
 pub(super) const EMIT: &str = "\
 Examples:
@@ -216,12 +234,26 @@ Examples:
   In another job that lacks one of the nodes:
     gdrtune runs resume 2026-11-30T07:14 --min-nodes 3 --plain";
 
+pub(super) const RUNS_TREND: &str = "\
+Examples:
+  What the profile gained, verification by verification:
+    gdrtune runs trend tuned/profile.toml";
+
 pub(super) const RUNS_EXPORT: &str = "\
 Examples:
   As CSV to standard output:
     gdrtune runs export last | head
   As JSON, for a program:
     gdrtune runs export last --format json -o trials.json";
+
+pub(super) const REPORT: &str = "\
+Examples:
+  As Markdown, to standard output:
+    gdrtune report last
+  One HTML file that needs nothing else, and the plots as files:
+    gdrtune report last --html report.html --svg plots
+  Tables for other programs:
+    gdrtune report last --csv trials.csv --nccl-tests table.txt";
 
 pub(super) const ATTACH: &str = "\
 Examples:
@@ -236,6 +268,15 @@ Examples:
     gdrtune replay last
   To its end at once:
     gdrtune replay last --speed max";
+
+pub(super) const COMPLETIONS: &str = "\
+Examples:
+  In ~/.bashrc:
+    source <(gdrtune completions bash)
+  Once, with ~/.zfunc in fpath before compinit:
+    gdrtune completions zsh > ~/.zfunc/_gdrtune
+  Once:
+    gdrtune completions fish > ~/.config/fish/completions/gdrtune.fish";
 
 pub(super) const MAN: &str = "\
 Examples:
