@@ -22,7 +22,8 @@ use gdrtune_profiles::emit::Format;
 use markdown::{Block, Mark, blocks, console};
 
 /// Chapters whose commands need nothing but this machine.
-const HERE: [&str; 11] = [
+const HERE: [&str; 12] = [
+    "questions.md",
     "formats.md",
     "apply.md",
     "workloads.md",
@@ -135,7 +136,7 @@ fn judge(steps: &[Step<'_>], printed: &str) -> String {
         rest = after;
         if exit.is_some_and(|exit| code != exit.to_string()) {
             wrong.push(format!("{place}: code {code} of\n{shell}\n{output}"));
-        } else if !shown.is_empty() && !fits(shown, output) {
+        } else if !shown.is_empty() && !fits(shown, output.trim_end()) {
             wrong.push(format!("{place}: {shell}\n-- shown\n{}\n-- printed\n{output}", shown.join("\n")));
         }
     }
