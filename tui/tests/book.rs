@@ -11,11 +11,12 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    thread,
     time::Duration,
 };
 
 use common::{
-    cluster::in_sandbox, gdrtune, gdrtune_processes, output, root, slurm::in_slurm_sandbox, stderr, stdout,
+    GDRTUNE, cluster::in_sandbox, gdrtune, gdrtune_processes, output, root, slurm::in_slurm_sandbox, stderr, stdout,
     stripped_copy, wait_until,
 };
 use gdrtune_profiles::emit::Format;
@@ -47,10 +48,22 @@ struct Reader {
 }
 
 impl Reader {
+    /// One who needs no hosts.
     fn new() -> Self {
+        Self::with_executable(|bin| symlink(GDRTUNE, bin.join("gdrtune")).expect("a link"))
+    }
+
+    /// One whose executable is uploaded to hosts.
+    fn with_hosts() -> Self {
+        Self::with_executable(|bin| {
+            stripped_copy(bin);
+        })
+    }
+
+    fn with_executable(put: impl FnOnce(&Path)) -> Self {
         let home = tempfile::tempdir().expect("a folder");
         fs::create_dir(home.path().join("bin")).expect("a folder");
-        stripped_copy(&home.path().join("bin"));
+        put(&home.path().join("bin"));
         for folder in ["testenv", "profiles", "tui", "benches"] {
             symlink(root().join(folder), home.path().join(folder)).expect("a link");
         }
@@ -217,14 +230,18 @@ fn the_tutorial_makes_a_verified_profile_in_every_format() {
 
 #[test]
 fn the_commands_of_chapters_that_need_no_hosts() {
-    let wrong: String = HERE.iter().map(|chapter| Reader::new().follow(chapter)).collect();
+    // Each reader has a home of its own.
+    let wrong: String = thread::scope(|scope| {
+        let readers = HERE.map(|chapter| scope.spawn(move || Reader::new().follow(chapter)));
+        readers.into_iter().map(|reader| reader.join().unwrap()).collect()
+    });
     assert!(wrong.is_empty(), "{wrong}");
 }
 
 #[test]
 fn from_no_hosts_to_a_tuned_profile_by_the_chapter_on_the_first_cluster() {
     in_sandbox("from_no_hosts_to_a_tuned_profile_by_the_chapter_on_the_first_cluster", || {
-        let reader = Reader::new();
+        let reader = Reader::with_hosts();
         let wrong = reader.follow("first-cluster.md");
         assert!(wrong.is_empty(), "{wrong}");
         let profile = fs::read_to_string(reader.path().join("tuned/profile.toml")).unwrap();
@@ -236,7 +253,7 @@ fn from_no_hosts_to_a_tuned_profile_by_the_chapter_on_the_first_cluster() {
 #[test]
 fn the_commands_of_the_chapter_on_slurm() {
     in_slurm_sandbox("the_commands_of_the_chapter_on_slurm", || {
-        let wrong = Reader::new().follow("slurm.md");
+        let wrong = Reader::with_hosts().follow("slurm.md");
         assert!(wrong.is_empty(), "{wrong}");
     });
 }
