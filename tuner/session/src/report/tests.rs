@@ -110,7 +110,7 @@ fn run(engine: &str, name: &str) -> Vec<Record> {
     ]);
     for bytes in [1024, 65536, 1 << 20, 16 << 20] {
         let time = bytes as f64 / 100.0;
-        events.push(trial(Arm::Default, point(bytes), None, 1.4 * time));
+        events.extend([1.4, 1.5, 1.3, 1.4].map(|factor| trial(Arm::Default, point(bytes), None, factor * time)));
         events.extend([1.0, 1.2, 1.1].map(|factor| trial(Arm::Search, point(bytes), Some(choice(1)), factor * time)));
         events.push(trial(Arm::Search, point(bytes), Some(choice(2)), 3.0 * time));
         events.push(failed(point(bytes), choice(4), "hung", name));
@@ -294,6 +294,26 @@ fn a_run_without_an_end_or_a_profile_has_a_report() {
         assert!(report.markdown().contains("**The run has not ended**"), "{n_records}");
     }
     assert!(Report::of(&all[1..]).is_none() && Report::of(&[]).is_none());
+}
+
+#[test]
+fn what_was_not_verified_has_no_evidence_and_does_not_ship() {
+    let mut records = run("nccl", "n1");
+    records.retain(|record| !matches!(record.event, Event::Verdict { .. }));
+    for record in &mut records {
+        if let Event::Profile { profile, .. } = &mut record.event {
+            profile.run.unverified = true;
+        }
+    }
+    let text = report(&records).markdown();
+    assert!(
+        text.contains("> **Not verified:**") && text.contains("- Best so far, not verified: 3 settings, 2 rules"),
+        "{text}"
+    );
+    let (settings, _) = text.split_once("## The profile").unwrap();
+    for word in ["P(faster) |", "90 % interval |", "that ship", "| ships |"] {
+        assert!(!settings.contains(word), "{word}: {settings}");
+    }
 }
 
 #[test]

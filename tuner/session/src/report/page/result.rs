@@ -1,6 +1,6 @@
 //! What came of the run: the labels, one sentence, and what ships with its evidence.
 
-use gdrtune_profiles::profile::{Class, Profile, Rule};
+use gdrtune_profiles::profile::{Class, Profile, Rule, Speedup};
 
 use super::{count, duration, factor, interval, microseconds, shape_words};
 use crate::{
@@ -114,53 +114,50 @@ fn settings(seen: &Seen, profile: &Profile) -> Vec<Block> {
     blocks
 }
 
+/// What an A/B says of a gain, in the columns of both tables; of what none has seen, the estimate alone.
+fn evidence(profile: &Profile, speedup: Option<&Speedup>) -> [Text; 4] {
+    let verified = speedup.filter(|_| !profile.run.unverified);
+    let text = |text: Option<String>| Text::from(text.unwrap_or_default());
+    [
+        text(speedup.map(|speedup| factor(speedup.median))),
+        text(verified.map(interval)),
+        text(verified.map(|speedup| format!("{:.3}", speedup.p_faster))),
+        text(verified.map(|speedup| speedup.repeats.to_string())),
+    ]
+}
+
+const EVIDENCE: [Column; 4] = [
+    Column::Numbers("speed-up"),
+    Column::Numbers("90 % interval"),
+    Column::Numbers("P(faster)"),
+    Column::Numbers("processes per arm"),
+];
+
 fn environment_table(profile: &Profile) -> Table {
-    let columns = vec![
-        Column::Words("variable"),
-        Column::Words("value"),
-        Column::Numbers("speed-up"),
-        Column::Numbers("90 % interval"),
-        Column::Numbers("P(faster)"),
-        Column::Numbers("processes per arm"),
-        Column::Words("what it is"),
-    ];
+    let columns =
+        [&[Column::Words("variable"), Column::Words("value")][..], &EVIDENCE, &[Column::Words("what it is")]].concat();
     let rows = profile.env.iter().map(|setting| {
-        let evidence = |words: fn(&gdrtune_profiles::profile::Speedup) -> String| {
-            Text::from(setting.speedup.as_ref().map(words).unwrap_or_default())
-        };
         let class = match setting.class {
             Class::System => "",
             Class::Debugging => {
                 "NVIDIA's manual counts it among variables for debugging, which are not to be kept without a reason."
             }
         };
-        vec![
-            Text::code(&setting.name),
-            Text::code(&setting.value),
-            evidence(|s| factor(s.median)),
-            if setting.speedup.is_some() { evidence(interval) } else { "not measured alone".into() },
-            evidence(|s| format!("{:.3}", s.p_faster)),
-            evidence(|s| s.repeats.to_string()),
-            [class, &setting.why].join(" ").trim().into(),
-        ]
+        let alone = if setting.speedup.is_some() { "" } else { "Not measured alone." };
+        let about = [alone, class, &setting.why].map(str::trim).join(" ");
+        let mut row = vec![Text::code(&setting.name), Text::code(&setting.value)];
+        row.extend(evidence(profile, setting.speedup.as_ref()));
+        row.push(about.trim().into());
+        row
     });
-    Table::new("Process-level settings that ship", &columns, rows.collect())
+    Table::new(format!("Process-level settings{}", that_ship(profile)), &columns, rows.collect())
 }
 
 fn rule_table(profile: &Profile, has_shapes: bool) -> Table {
-    let mut columns = vec![
-        Column::Words("rule"),
-        Column::Words("choice"),
-        Column::Numbers("default (us)"),
-        Column::Numbers("tuned (us)"),
-        Column::Numbers("speed-up"),
-        Column::Numbers("90 % interval"),
-        Column::Numbers("P(faster)"),
-        Column::Numbers("processes per arm"),
-    ];
-    if has_shapes {
-        columns.push(Column::Words("shape"));
-    }
+    let own = ["rule", "choice"].map(Column::Words);
+    let times = ["default (us)", "tuned (us)"].map(Column::Numbers);
+    let shape = if has_shapes { &[Column::Words("shape")][..] } else { &[] };
+    let columns = [&own[..], &times, &EVIDENCE, shape].concat();
     let row = |rule: &Rule| {
         let Rule { collective, bytes, default_us, tuned_us, speedup, .. } = rule;
         let mut row: Vec<Text> = vec![
@@ -168,16 +165,18 @@ fn rule_table(profile: &Profile, has_shapes: bool) -> Table {
             Text::code(rule.choice().to_string()),
             microseconds(*default_us).into(),
             microseconds(*tuned_us).into(),
-            factor(speedup.median).into(),
-            interval(speedup).into(),
-            format!("{:.3}", speedup.p_faster).into(),
-            speedup.repeats.to_string().into(),
         ];
+        row.extend(evidence(profile, Some(speedup)));
         if has_shapes {
             row.push(shape_words(rule.nodes, rule.ranks).into());
         }
         row
     };
-    let caption = "Rules that ship: the choice for a range of sizes (times are geometric means over them)";
+    let ship = that_ship(profile);
+    let caption = format!("Rules{ship}: the choice for a range of sizes (times are geometric means over them)");
     Table::new(caption, &columns, profile.rule.iter().map(row).collect())
+}
+
+const fn that_ship(profile: &Profile) -> &'static str {
+    if profile.run.unverified { " that the search took for best so far, not verified" } else { " that ship" }
 }
