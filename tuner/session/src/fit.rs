@@ -35,7 +35,7 @@ pub fn differences(
     if found.is_empty() {
         let now = facts::fingerprint(&present.request, &present.inventories, report);
         found.extend(other(
-            "fingerprint (CPUs, kernel, interfaces, ranks)",
+            FINGERPRINT,
             Some(&profile.cluster.fingerprint),
             Some(&now),
         ));
