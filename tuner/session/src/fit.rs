@@ -34,11 +34,7 @@ pub fn differences(
     }
     if found.is_empty() {
         let now = facts::fingerprint(&present.request, &present.inventories, report);
-        found.extend(other(
-            "fingerprint (CPUs, kernel, interfaces, ranks)",
-            Some(&profile.cluster.fingerprint),
-            Some(&now),
-        ));
+        found.extend(other(FINGERPRINT, Some(&profile.cluster.fingerprint), Some(&now)));
     }
     found
 }

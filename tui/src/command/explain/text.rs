@@ -79,7 +79,9 @@ fn rule_words(rule: &Rule) -> String {
 
 fn own(explained: &Explained<'_>, answer: &Answer<'_>, page: &mut Page) {
     let label = if answer.stretch.rule.is_some() { "replaces" } else { "which is" };
-    let whose = own_choice(explained.profile().run.engine);
+    // The default arm has none of the profile's settings.
+    let without = if explained.profile().env.is_empty() { "" } else { " without the settings" };
+    let whose = format!("{}{without}", own_choice(explained.profile().run.engine));
     if let [(_, OwnChoice::Unknown)] = answer.own.as_slice() {
         page.item(label, &format!("{whose}, which is not known: no record here says what that is"));
         return;

@@ -34,6 +34,7 @@ pub(super) fn print(args: &VerifyArgs, profile: &Profile, ranks: u32, measured: 
         let rows: Vec<serde_json::Value> = result.points.iter().map(|point| json_row(point, ranks)).collect();
         let document = serde_json::json!({
             "schema_version": 1,
+            "measured": true,
             "profile": profile.run.id,
             "engine": profile.run.engine,
             "ranks": ranks,

@@ -91,7 +91,7 @@ fn drift_is_named_by_its_rule() {
 fn a_course_is_of_the_same_sizes_throughout() {
     let profile = profile();
     let all = [
-        verification(1, &[(1024, 1.3), (4096, 1.2), (1 << 20, 1.5)]),
+        verification(1, &[(512, 9.0), (1024, 1.3), (4096, 1.2), (1 << 20, 1.5)]),
         verification(2, &[(4096, 1.2)]),
         verification(3, &[(1024, 1.1), (4096, 1.1)]),
     ];
