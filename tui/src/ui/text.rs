@@ -72,6 +72,36 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
+/// The same, but what is between backquotes is a command, for a terminal to take: it is never broken. One that is too wide for any line
+/// has one of its own, without the backquotes.
+pub(crate) fn wrap_commands(text: &str, columns: usize) -> Vec<String> {
+    /// Stands for a blank that is no place to break at; of a blank's width.
+    const FIXED: char = '\u{e000}';
+    /// What may follow a command in a sentence.
+    const MARKS: [char; 4] = [',', ';', '.', ')'];
+    let mut lines: Vec<String> = Vec::new();
+    let mut prose = String::new();
+    // What one opens and none closes is no command.
+    let quotes = text.matches('`').count();
+    let last = if quotes.is_multiple_of(2) { quotes } else { quotes - 1 };
+    for (number, part) in text.splitn(last + 1, '`').enumerate() {
+        let is_command = number % 2 == 1;
+        if is_command && width(part) + 3 <= columns {
+            prose.extend(["`", &part.replace(' ', &FIXED.to_string()), "`"]);
+        } else if is_command {
+            lines.extend(wrap(&std::mem::take(&mut prose), columns));
+            lines.push(part.to_owned());
+        } else if prose.is_empty() && number > 0 {
+            prose.push_str(part.trim_start_matches(MARKS));
+        } else {
+            prose.push_str(part);
+        }
+    }
+    lines.extend(wrap(&prose, columns));
+    lines.retain(|line| !line.is_empty());
+    lines.iter().map(|line| line.replace(FIXED, " ")).collect()
+}
+
 /// `1:23` or `2:03:04`.
 pub(crate) fn clock(ms: u64) -> String {
     let seconds = ms / 1000;
@@ -167,6 +197,20 @@ pub(crate) fn fold_files(files: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_are_not_broken() {
+        for (text, columns, expected) in [
+            ("load it: `modprobe nvidia-peermem`, then look", 30, &["load it:", "`modprobe nvidia-peermem`,", "then look"][..]),
+            ("load it: `modprobe nvidia-peermem`, then look", 20, &["load it:", "modprobe nvidia-peermem", "then look"]),
+            ("`a  b`; or `c d`", 40, &["`a  b`; or `c d`"]),
+            ("`for b in 1 2 3; do x; done`", 10, &["for b in 1 2 3; do x; done"]),
+            ("an odd ` is kept", 10, &["an odd", "` is kept"]),
+            ("", 10, &[]),
+        ] {
+            assert_eq!(wrap_commands(text, columns), expected, "{text}");
+        }
+    }
 
     #[test]
     fn texts_fit_by_columns_not_by_characters() {

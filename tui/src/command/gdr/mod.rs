@@ -8,7 +8,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gdrtune_profiles::gdr::{Log, render};
+use gdrtune_profiles::{
+    gdr::{Log, render},
+    json::document,
+};
 
 use crate::{
     cli::GdrArgs,
@@ -37,7 +40,7 @@ fn explain(files: &[PathBuf], as_json: bool) -> Result<Exit, Failure> {
         let failure = Failure::new(Exit::NothingMatched, anyhow::anyhow!("no line of NCCL is in there"));
         return Err(failure.with_hint("run the job with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET,ENV"));
     }
-    let text = if as_json { format!("{:#}\n", render::json(&report)) } else { render::text(&report) };
+    let text = if as_json { document(&render::json(&report)) } else { render::text(&report) };
     io::stdout().lock().write_all(text.as_bytes())?;
     Ok(match report.has_findings() {
         true => Exit::Findings,

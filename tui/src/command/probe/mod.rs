@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use gdrtune_profiles::bindings::{PortId, ceilings::Judgement};
+use gdrtune_profiles::{
+    bindings::{PortId, ceilings::Judgement},
+    json::document,
+};
 use gdrtune_session::{
     connect::{self, ConnectError, Register},
     lock::Company,
@@ -89,7 +92,7 @@ pub(crate) fn probe(args: &ProbeArgs) -> Result<Exit, Failure> {
         Err(Refused::Probe(error)) => return Err(unprobed(error)),
     };
     let findings = Findings { probe: &found, odd: found.ceilings().judge().into_iter().collect(), hosts };
-    let printed = if args.json { format!("{:#}\n", json::document(&findings)) } else { text::text(&findings) };
+    let printed = if args.json { document(&json::document(&findings)) } else { text::text(&findings) };
     io::stdout().lock().write_all(printed.as_bytes())?;
     for (host, why) in &found.lost {
         super::say(&format!("{host} is lost: {why}"));

@@ -10,7 +10,7 @@ use std::{
     path::Path,
 };
 
-use gdrtune_profiles::{grammar::topo_file, topology::Machine};
+use gdrtune_profiles::{grammar::topo_file, json::document, topology::Machine};
 use gdrtune_session::topology::{HostInventory, Survey, bindings, look, machine};
 use gdrtune_wire::Inventory;
 
@@ -76,7 +76,7 @@ fn wiring(args: &TopoArgs, seen: Vec<(String, Seen)>, failed: &[(String, String)
     let survey = Survey::of(machines);
     match args.format {
         TopoFormat::Text => text::text(&survey, bindings.as_ref()),
-        TopoFormat::Json => format!("{:#}\n", json::document(&survey, bindings.as_ref(), failed)),
+        TopoFormat::Json => document(&json::document(&survey, bindings.as_ref(), failed)),
     }
 }
 
@@ -90,7 +90,7 @@ fn inventories(seen: Vec<(String, Seen)>, failed: &[(String, String)], format: T
     let seen: Vec<(String, Inventory)> = seen.into_iter().map(whole).collect::<Result<_, _>>()?;
     Ok(match format {
         TopoFormat::Text => inventory::text(&seen),
-        TopoFormat::Json => format!("{:#}\n", inventory::document(&seen, failed).map_err(anyhow::Error::from)?),
+        TopoFormat::Json => document(&inventory::document(&seen, failed).map_err(anyhow::Error::from)?),
     })
 }
 

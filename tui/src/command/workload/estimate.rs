@@ -7,6 +7,7 @@ use std::{
 };
 
 use gdrtune_profiles::{
+    json,
     nearest::hint,
     size::Size,
     workload::estimate::{Estimate, Group, Job, Params, Term},
@@ -33,7 +34,7 @@ pub(super) fn estimate(args: &EstimateArgs) -> Result<Exit, Failure> {
     if let Some(folder) = &args.out {
         write_groups(args, &estimate, folder)?;
     }
-    let printed = if args.json { format!("{:#}\n", document(&estimate)) } else { table(args, &estimate) };
+    let printed = if args.json { json::document(&document(&estimate)) } else { table(args, &estimate) };
     io::stdout().write_all(printed.as_bytes())?;
     Ok(Exit::Done)
 }

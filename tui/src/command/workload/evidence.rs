@@ -43,9 +43,11 @@ pub(super) fn of_profile(args: &EvidenceArgs, path: &Path, profile: &Profile) ->
             let text = format!("--run: {} is of the run {run}, the profile of {}", stored.display(), profile.run.id);
             return Err(Failure::usage_text(text));
         }
+        check(args, evidence::shapes(&records).into_iter().chain(shapes_of(profile)))?;
         let origin = format!("the store of run {}: medians of the default arm, speed-ups of the A/B", profile.run.id);
         return Ok(Evidence { measured: evidence::measured(&records, shape), shape, origin });
     }
+    check(args, shapes_of(profile))?;
     let choices = path.with_file_name(CHOICES);
     let (picks, and) = match fs::read_to_string(&choices) {
         Ok(text) => (picks(&text, &choices)?, format!(" and {}", choices.display())),
@@ -67,9 +69,23 @@ pub(super) fn of_profile(args: &EvidenceArgs, path: &Path, profile: &Profile) ->
 pub(super) fn of_run(args: &EvidenceArgs, run: &str) -> Result<Evidence, Failure> {
     let stored = store::find_run(&paths::runs_dir()?, run).map_err(Failure::usage)?;
     let records = store::read_run(&stored).map_err(Failure::usage)?.records;
+    check(args, evidence::shapes(&records))?;
     let shape = args.shape.or_else(|| first_shape(&records)).unwrap_or_default();
     let origin = format!("the store of run {}: medians of the default arm", run_of(&records).unwrap_or_default());
     Ok(Evidence { measured: evidence::measured(&records, shape), shape, origin })
+}
+
+/// Checks that the shape that was asked for is one of `measured`.
+fn check(args: &EvidenceArgs, measured: impl IntoIterator<Item = (u32, u32)>) -> Result<(), Failure> {
+    let Some(wanted) = args.shape else { return Ok(()) };
+    evidence::check_shape(wanted, &measured.into_iter().collect::<Vec<_>>())
+        .map_err(|error| Failure::usage(anyhow::Error::from(error).context("--shape")))
+}
+
+/// The shapes that a profile has choices for, and its cluster's.
+fn shapes_of(profile: &Profile) -> impl Iterator<Item = (u32, u32)> {
+    let of_rules = profile.rule.iter().map(|rule| (rule.nodes, rule.ranks));
+    std::iter::once((profile.cluster.nodes, profile.cluster.ranks)).chain(of_rules)
 }
 
 fn run_of(records: &[Record]) -> Option<&str> {
