@@ -66,6 +66,29 @@ fn eight_machines_are_shown_as_they_are() {
     }
 }
 
+/// On a terminal of 80 columns, every cell of every table is there, and nothing is wider but what may be pasted.
+#[test]
+fn nothing_is_wider_than_the_terminal() {
+    let both = [("dgx-a100", &*description("dgx-a100")), ("aws-p5", &*description("aws-p5"))];
+    let home = trees(&both);
+    for (columns, args) in [("80", &["--bindings"][..]), ("60", &[])] {
+        let from = ["--from", "dgx-a100", "aws-p5"];
+        let (whole, _) = topo(home.path(), &[&from[..], args].concat(), 0);
+        let run = output(gdrtune(home.path()).env("COLUMNS", columns).arg("topo").args(from).args(args));
+        let narrow = String::from_utf8(run.stdout).unwrap();
+        let wide = |line: &&str| columns.parse::<usize>().unwrap() < line.chars().count();
+        let long: Vec<&str> = narrow.lines().filter(wide).collect();
+        assert!(long.iter().all(|line| line.trim_start().starts_with('=') && !line.trim().contains(' ')), "{long:#?}");
+        let words = |text: &str| -> std::collections::BTreeSet<String> {
+            text.split(|c: char| c.is_whitespace() || c == ',').map(str::to_owned).collect()
+        };
+        assert_eq!(words(&narrow), words(&whole));
+        if args.is_empty() {
+            insta::assert_snapshot!("sixty_columns", narrow);
+        }
+    }
+}
+
 #[test]
 fn eight_machines_have_their_inventories() {
     for machine in MACHINES {

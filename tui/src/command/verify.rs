@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use gdrtune_profiles::{
+    json,
     profile::Profile,
     vocab::{Collective, Engine, Point},
 };
@@ -150,7 +151,7 @@ fn print(args: &VerifyArgs, profile: &Profile, ranks: u32, result: &Recheck) -> 
             "regression": result.has_regression(),
             "points": rows,
         });
-        return writeln!(out, "{document:#}");
+        return out.write_all(json::document(&document).as_bytes());
     }
     let emulated = if args.nccl.emulate_nodes { ", EMULATED nodes" } else { "" };
     writeln!(

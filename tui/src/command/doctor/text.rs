@@ -22,7 +22,7 @@ use gdrtune_session::doctor::{Facts, Finding, Node, Status};
 use super::{super::printable, COLUMNS};
 use crate::ui::{
     Charset, Glyphs,
-    text::{count, wrap, wrap_commands},
+    text::{count, wrap_commands},
 };
 
 /// How much is shown.
@@ -92,9 +92,9 @@ const fn symbol(status: Status, glyphs: &Glyphs) -> &'static str {
     }
 }
 
-/// A text in lines behind an indent.
+/// A text in lines behind an indent; commands in it are not broken.
 fn block(text: &str, indent: usize, lines: &mut Vec<String>) {
-    let wrapped = wrap(text, COLUMNS - indent);
+    let wrapped = wrap_commands(text, COLUMNS - indent);
     lines.extend(wrapped.into_iter().map(|line| format!("{}{line}", " ".repeat(indent))));
 }
 
@@ -103,8 +103,7 @@ fn fault(finding: &Finding, lines: &mut Vec<String>) {
     block(&format!("{} {hosts}", finding.id), 2, lines);
     block(&finding.evidence, 6, lines);
     if let Some(fix) = &finding.fix {
-        let fix = wrap_commands(&format!("fix: {fix}"), COLUMNS - 6);
-        lines.extend(fix.into_iter().map(|line| format!("      {line}")));
+        block(&format!("fix: {fix}"), 6, lines);
     }
 }
 

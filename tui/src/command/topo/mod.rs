@@ -54,7 +54,10 @@ pub(crate) fn topo(args: &TopoArgs) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::Preflight, anyhow::Error::msg(text)));
     }
     let printed = if args.inventory { inventories(seen, &failed, args.format)? } else { wiring(args, seen, &failed) };
-    io::stdout().lock().write_all(printed.as_bytes())?;
+    match args.format {
+        TopoFormat::Text => super::print_fitted(&printed)?,
+        TopoFormat::Json => io::stdout().lock().write_all(printed.as_bytes())?,
+    }
     for (host, why) in &failed {
         super::say(&format!("{host}: {why}"));
     }
@@ -75,7 +78,7 @@ fn wiring(args: &TopoArgs, seen: Vec<(String, Seen)>, failed: &[(String, String)
     });
     let survey = Survey::of(machines);
     match args.format {
-        TopoFormat::Text => text::text(&survey, bindings.as_ref()),
+        TopoFormat::Text => text::text(&survey, bindings.as_ref(), super::columns()),
         TopoFormat::Json => document(&json::document(&survey, bindings.as_ref(), failed)),
     }
 }

@@ -18,12 +18,13 @@ use serde_json::{Value, json};
 use super::{COLUMNS, calls, iec, name_of, put};
 use crate::{
     cli::EstimateArgs,
-    command::{say, tune::occupied},
+    command::{refuse_existing, say, tune::occupied},
     exit::{Exit, Failure},
     ui::text,
 };
 
 pub(super) fn estimate(args: &EstimateArgs) -> Result<Exit, Failure> {
+    refuse_existing("-o", args.output.as_deref(), args.force)?;
     let estimate = Estimate::of(&job(args)).map_err(Failure::usage)?;
     if let Some(name) = &args.group {
         let group = group(&estimate, name)?;
