@@ -37,7 +37,8 @@ mod tests {
 
     #[test]
     fn what_a_terminal_would_obey_is_escaped_and_read_back() {
-        let value = json!({"host\u{9b}31m": ["\u{7f}\u{85}\u{9d}0;x\u{7}\u{1b}[2J\n", "节点 é 🦀", "a\u{202e}b\u{feff}"]});
+        let value =
+            json!({"host\u{9b}31m": ["\u{7f}\u{85}\u{9d}0;x\u{7}\u{1b}[2J\n", "节点 é 🦀", "a\u{202e}b\u{feff}"]});
         let text = document(&value);
         assert_eq!(
             text,

@@ -28,12 +28,9 @@ mod tests {
 
     #[test]
     fn medians_and_quantiles() {
-        for (values, expected) in [
-            (&[][..], None),
-            (&[3.0], Some(3.0)),
-            (&[9.0, 1.0, 2.0], Some(2.0)),
-            (&[9.0, 4.0, 1.0, 2.0], Some(3.0)),
-        ] {
+        for (values, expected) in
+            [(&[][..], None), (&[3.0], Some(3.0)), (&[9.0, 1.0, 2.0], Some(2.0)), (&[9.0, 4.0, 1.0, 2.0], Some(3.0))]
+        {
             assert_eq!(median(values), expected, "{values:?}");
         }
         assert_eq!([0.0, 0.25, 0.9, 1.0].map(|at| quantile(&[4.0, 0.0, 2.0], at)), [0.0, 1.0, 3.6, 4.0].map(Some));

@@ -170,7 +170,8 @@ fn carriage_returns_and_here_documents_are_refused_with_the_command_that_mends_i
     fs::write(home.path("job.sbatch"), format!("{head}cat <<EOF >x\n# gdrtune: begin{block}\nEOF\n")).unwrap();
     let (code, said) = home.check();
     assert_eq!(code, Some(6));
-    let why = "job.sbatch:4: the managed block does nothing here: it is in the here-document of line 3, which this script";
+    let why =
+        "job.sbatch:4: the managed block does nothing here: it is in the here-document of line 3, which this script";
     assert!(said.contains(why) && said.contains("--remove"), "{said}");
 }
 

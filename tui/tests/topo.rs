@@ -11,6 +11,7 @@ use std::{
 };
 
 use common::{gdrtune, output, root, stderr, sysfs};
+use gdrtune_node::inventory;
 use serde_json::Value;
 
 /// The recorded machines.
@@ -87,6 +88,34 @@ fn nothing_is_wider_than_the_terminal() {
             insta::assert_snapshot!("sixty_columns", narrow);
         }
     }
+}
+
+/// What is recorded of a machine reads as it does.
+#[test]
+fn records_of_machines_read_as_the_machines() {
+    for machine in ["single-socket-pcie", "dgx-a100", "aws-p5"] {
+        let home = trees(&[(machine, &description(machine))]);
+        let (tree, copy) = (home.path().join(machine), home.path().join("copy"));
+        let written = inventory::record(&tree, &copy).unwrap();
+        assert!(written.entries < 50_000 && written.bytes < 4 << 20, "{machine}: {written:?}");
+        let (mut again, mut whole) = (inventory::read_recorded(&copy), inventory::read_recorded(&tree));
+        again.unreadable.clear();
+        whole.unreadable.clear();
+        assert_eq!(again, whole, "{machine}");
+    }
+}
+
+#[test]
+fn this_machine_is_recorded_once() {
+    let home = tempfile::tempdir().unwrap();
+    let (_, said) = topo(home.path(), &["--record", "here"], 0);
+    assert!(said.starts_with("gdrtune: recorded this machine in here: "), "{said}");
+    let hostname = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    assert_eq!(inventory::read_recorded(&home.path().join("here")).hostname, hostname.trim());
+    let (_, said) = topo(home.path(), &["--record", "here"], 2);
+    assert!(said.contains("here is there already") && said.contains("not there yet"), "{said}");
+    let (_, said) = topo(home.path(), &["--record", "x", "--from", "here"], 2);
+    assert!(said.contains("cannot be used with"), "{said}");
 }
 
 #[test]

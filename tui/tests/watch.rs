@@ -133,7 +133,9 @@ fn every_trial_is_exported() {
     fs::write(home.join("trials.csv"), "old").unwrap();
     let refused = export(&["-o", "trials.csv"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(stderr(&refused).contains("trials.csv is there already") && stderr(&refused).contains("--force replaces it"));
+    assert!(
+        stderr(&refused).contains("trials.csv is there already") && stderr(&refused).contains("--force replaces it")
+    );
     assert_eq!(fs::read_to_string(home.join("trials.csv")).unwrap(), "old");
     let quiet = export(&["-o", "trials.csv", "--force"]);
     assert!(quiet.status.success() && quiet.stdout.is_empty() && quiet.stderr.is_empty());

@@ -153,7 +153,12 @@ fn what_cannot_be_imported_says_why_and_what_to_do() {
     refused(home, &["import", &log, "--comm", "7"], 2, "no communicator `7`: there are 1 (8 ranks, 0x1c2d/8)");
     refused(home, &["import", &log, "-o", "none/x.toml"], 2, "none/x.toml");
     refused(home, &["import", &log, "-o", "x.log"], 2, "x.log is there already");
-    refused(home, &["estimate", "--params", "7B", "--dp", "8", "--group", "dp", "-o", "dump"], 2, "--force replaces it");
+    refused(
+        home,
+        &["estimate", "--params", "7B", "--dp", "8", "--group", "dp", "-o", "dump"],
+        2,
+        "--force replaces it",
+    );
     assert_eq!(fs::read(home.join("dump")).unwrap(), [0x80, 2, b'}'], "nothing is lost");
     workload(home, &["import", &log, "-o", "x.log", "--force"]);
     let huge = ["estimate", "--params", "7B", "--tp", "8", "--seq", "1152921504606846976"];

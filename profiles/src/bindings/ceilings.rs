@@ -319,7 +319,9 @@ mod tests {
             let error = Ceilings { links: links.clone() }.check().unwrap_err().to_string();
             assert_eq!(
                 error,
-                format!("links[2] (mlx5_1:1 of a to b): {expected}, which is no measurement: it must be a finite number from 0 on")
+                format!(
+                    "links[2] (mlx5_1:1 of a to b): {expected}, which is no measurement: it must be a finite number from 0 on"
+                )
             );
         }
     }

@@ -187,10 +187,7 @@ enum DockerPart {
     /// A part of the here-document of the instruction in that line.
     Text(usize),
     /// An instruction, or one that goes on.
-    Instruction {
-        keyword: Vec<u8>,
-        goes_on: bool,
-    },
+    Instruction { keyword: Vec<u8>, goes_on: bool },
 }
 
 /// The lines of a Dockerfile as `BuildKit` cuts it.

@@ -172,7 +172,11 @@ fn a_block_that_nobody_reads_is_an_error() {
         let expected = expected.map(|why| format!("f:{}: the managed block does nothing here: {why}", found.lines.0));
         let told = check_place(with.as_bytes(), place, Some(&found), "f").err().map(|error| error.to_string());
         assert_eq!(told, expected, "{script:?}");
-        assert_eq!(apply(with.as_bytes(), place, TEXT, "f").err().map(|error| error.to_string()), expected, "{script:?}");
+        assert_eq!(
+            apply(with.as_bytes(), place, TEXT, "f").err().map(|error| error.to_string()),
+            expected,
+            "{script:?}"
+        );
     }
 }
 

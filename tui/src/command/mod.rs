@@ -26,6 +26,14 @@ use std::{
     time::Duration,
 };
 
+use crate::{
+    BUILD_ID,
+    cli::{HostArgs, LookArgs, MeasureArgs, NcclArgs},
+    exit::{Exit, Failure},
+    hosts::{self, Place, Surroundings},
+    profile_file::{self, Openable, ProfileFile},
+    ui::{Charset, Mouse, Source, UiOptions, text::fit_lines},
+};
 use crossterm::terminal;
 use gdrtune_fleet::FleetConfig;
 use gdrtune_profiles::{
@@ -39,14 +47,6 @@ use gdrtune_session::{
     open::{self, Admission, ClusterRequest, Measuring, Present, Watcher},
     output::{self, Existing},
     run::new_run_id,
-};
-use crate::{
-    BUILD_ID,
-    cli::{HostArgs, LookArgs, MeasureArgs, NcclArgs},
-    exit::{Exit, Failure},
-    hosts::{self, Place, Surroundings},
-    profile_file::{self, Openable, ProfileFile},
-    ui::{Charset, Mouse, Source, UiOptions, text::fit_lines},
 };
 
 /// Every collective at every size.

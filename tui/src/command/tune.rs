@@ -186,8 +186,8 @@ fn plan(
 fn ceilings(path: &Path) -> Result<Ceilings, Failure> {
     let name = path.display().to_string();
     let text = fs::read_to_string(path).with_context(|| format!("read {name}")).map_err(Failure::usage)?;
-    let ceilings: Ceilings =
-        serde_json::from_str(&text).map_err(|error| Failure::usage(anyhow::Error::from(error).context(name.clone())))?;
+    let ceilings: Ceilings = serde_json::from_str(&text)
+        .map_err(|error| Failure::usage(anyhow::Error::from(error).context(name.clone())))?;
     ceilings.check().map_err(|error| Failure::usage(anyhow::Error::from(error).context(name)))?;
     Ok(ceilings)
 }

@@ -226,8 +226,16 @@ mod tests {
     #[test]
     fn commands_are_not_broken() {
         for (text, columns, expected) in [
-            ("load it: `modprobe nvidia-peermem`, then look", 30, &["load it:", "`modprobe nvidia-peermem`,", "then look"][..]),
-            ("load it: `modprobe nvidia-peermem`, then look", 20, &["load it:", "modprobe nvidia-peermem", "then look"]),
+            (
+                "load it: `modprobe nvidia-peermem`, then look",
+                30,
+                &["load it:", "`modprobe nvidia-peermem`,", "then look"][..],
+            ),
+            (
+                "load it: `modprobe nvidia-peermem`, then look",
+                20,
+                &["load it:", "modprobe nvidia-peermem", "then look"],
+            ),
             ("`a  b`; or `c d`", 40, &["`a  b`; or `c d`"]),
             ("`for b in 1 2 3; do x; done`", 10, &["for b in 1 2 3; do x; done"]),
             ("an odd ` is kept", 10, &["an odd", "` is kept"]),

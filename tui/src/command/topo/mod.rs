@@ -10,6 +10,7 @@ use std::{
     path::Path,
 };
 
+use gdrtune_node::inventory::RecordError;
 use gdrtune_profiles::{grammar::topo_file, json::document, topology::Machine};
 use gdrtune_session::topology::{HostInventory, Survey, bindings, look, machine};
 use gdrtune_wire::Inventory;
@@ -36,6 +37,9 @@ enum Seen {
 type Looked = Vec<(String, Result<Seen, String>)>;
 
 pub(crate) fn topo(args: &TopoArgs) -> Result<Exit, Failure> {
+    if let Some(folder) = &args.record {
+        return record(folder);
+    }
     let looked: Looked = if args.from.is_empty() {
         on_hosts(args)?.into_iter().map(|(host, seen)| (host, seen.map(|all| Seen::Inventory(Box::new(all))))).collect()
     } else {
@@ -131,6 +135,20 @@ fn from_file(path: &Path) -> Result<Seen, Failure> {
         super::say(&diagnostic.to_string());
     }
     Ok(Seen::Machine(machine))
+}
+
+/// Copies what an inventory reads of this machine.
+fn record(folder: &Path) -> Result<Exit, Failure> {
+    let written = gdrtune_node::inventory::record(Path::new("/"), folder).map_err(|error| match error {
+        RecordError::Exists(_) => Failure::usage(error).with_hint("name a folder that is not there yet"),
+        RecordError::Differs(_) => {
+            Failure::new(Exit::Unexpected, error).with_hint("it may have changed meanwhile: run the command again")
+        }
+        RecordError::Io { .. } | RecordError::TooMuch => Failure::new(Exit::Unexpected, error),
+    })?;
+    let kib = written.bytes.div_ceil(1024);
+    super::say(&format!("recorded this machine in {}: {} entries, {kib} KiB", folder.display(), written.entries));
+    Ok(Exit::Done)
 }
 
 /// A folder with copies of a machine's files.

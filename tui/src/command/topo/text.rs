@@ -224,7 +224,10 @@ pub(in crate::command) fn table(rows: &[Vec<String>], columns: Option<usize>, li
             }
         }
     }
-    for part in parts {
+    for (number, part) in parts.iter().enumerate() {
+        if number > 0 {
+            lines.push(String::new());
+        }
         for row in rows {
             let cells = part.iter().filter_map(|column| {
                 let (cell, width) = (row.get(*column)?, widths[*column]);

@@ -62,8 +62,7 @@ pub(super) fn files(
     let mut files = vec![("profile.toml".to_owned(), text)];
     let emitted = emit_all(profile, &EmitOptions::plain()).map_err(|error| internal(error.to_string()))?;
     files.extend(emitted.into_iter().map(|(name, text)| (name.to_owned(), text)));
-    let choices =
-        escape(serde_json::to_string_pretty(&choices(results)).map_err(|error| internal(error.to_string()))?);
+    let choices = escape(serde_json::to_string_pretty(&choices(results)).map_err(|error| internal(error.to_string()))?);
     files.push(("choices.json".to_owned(), choices + "\n"));
     files.push(("summary.md".to_owned(), summary(course, results, profile)));
     Ok(files)
