@@ -223,7 +223,7 @@ impl<'a> Copy<'a> {
                     Some(Content::Denied) => {
                         self.file(&next, &[])?;
                         let at = self.to.join(&next);
-                        fs::set_permissions(&at, Permissions::from_mode(0))
+                        fs::set_permissions(&at, Permissions::from_mode(0o000))
                             .map_err(failed("change the mode of", &at))?;
                     }
                 }
