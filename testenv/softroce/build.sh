@@ -1,8 +1,9 @@
 #!/bin/bash
-# build.sh make     makes the guest's kernel and initrd, once; does nothing when they are there
+# build.sh make     makes the guest's kernel and initrd, once; does nothing when they are there and newer than these scripts
 # build.sh remake   makes them anew
-# Debian's linux-image-amd64 is downloaded and unpacked, not installed; the initrd holds busybox, the modules
-# and this machine's bash, ip, tc, rdma and libibverbs (and perftest where it is there) with their shared objects.
+# Debian's linux-image-amd64 is downloaded and unpacked, not installed (on bookworm that of its backports: rdma_rxe of
+# Linux 6.1 locks up when a link is cut or busy queue pairs go away); the initrd holds busybox, the modules and this
+# machine's bash, ip, tc, rdma and libibverbs (and perftest where it is there) with their shared objects.
 #
 # TE_SOFTROCE_DIR   where they go (softroce in TESTENV_DIR): about 500 MB, a directory that CI can keep
 # TE_EXTRA_BINS     further commands of this machine for the initrd, by name
@@ -12,25 +13,34 @@ HERE=$(dirname "$(readlink -f "$0")")
 . "$HERE/../lib.sh"
 [ $# = 1 ] || usage
 PATH=$PATH:/usr/sbin:/sbin
-need_cmd softroce qemu-system-x86_64 busybox cpio depmod modprobe ip tc rdma
+need_cmd softroce qemu-system-x86_64 busybox cpio xz depmod modprobe ip tc rdma
 te_init
 W=${TE_SOFTROCE_DIR:-$TE_DIR/softroce}
 case $1 in
-  make) [ ! -e "$W/vmlinuz" ] || [ ! -e "$W/initrd.gz" ] || exit 0 ;;
+  make) [ "$HERE/build.sh" -nt "$W/initrd.gz" ] || [ "$HERE/guest-init" -nt "$W/initrd.gz" ] || [ ! -e "$W/vmlinuz" ] || exit 0 ;;
   remake) ;;
   *) usage ;;
 esac
 mkdir -p "$W"
 cd "$W"
 rm -f vmlinuz initrd.gz
-kernel() { apt-cache depends linux-image-amd64 2>/dev/null | awk '/Depends: linux-image-/ {print $2; exit}'; }
+APT=()
+# shellcheck source=/dev/null
+if [ "$(. /etc/os-release && echo "${VERSION_CODENAME:-}")" = bookworm ]; then
+  # Its lists are kept apart from this machine's.
+  mkdir -p apt/lists/partial
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm-backports main" > apt/sources.list
+  APT=(-o "Dir::Etc::sourcelist=$W/apt/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$W/apt/lists"
+       -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=)
+fi
+kernel() { apt-cache "${APT[@]}" depends linux-image-amd64 2>/dev/null | awk '/Depends: linux-image-/ {print $2; exit}' || true; }
 K=$(kernel)
-if [ -z "$K" ]; then apt-get update -qq; K=$(kernel); fi
+if [ -z "$K" ]; then apt-get "${APT[@]}" update -qq; K=$(kernel); fi
 [ -n "$K" ] || die "no linux-image-amd64 in the package lists"
 V=${K#linux-image-}
 if [ ! -d "k/lib/modules/$V" ]; then
   rm -rf k dl; mkdir dl
-  (cd dl && { apt-get download -qq "$K" || { apt-get update -qq && apt-get download -qq "$K"; }; })
+  (cd dl && { apt-get "${APT[@]}" download -qq "$K" || { apt-get "${APT[@]}" update -qq && apt-get "${APT[@]}" download -qq "$K"; }; })
   dpkg-deb -x dl/*.deb k
   rm -rf dl
 fi
@@ -49,6 +59,7 @@ for m in virtio_pci virtio_net virtio_rng 9p 9pnet_virtio veth rdma_rxe \
 done | sort -u | while read -r f; do
   mkdir -p "$R/$(dirname "${f#"$W/k/"}")"
   cp "$f" "$R/${f#"$W/k/"}"
+  case $f in *.xz) xz -d "$R/${f#"$W/k/"}" ;; esac # busybox's modprobe takes them plain
 done
 cp "k/lib/modules/$V"/modules.{order,builtin,builtin.modinfo} "$R/lib/modules/$V/"
 depmod -b "$R" "$V"

@@ -135,7 +135,7 @@ fn a_killed_worker_costs_one_trial_and_the_run_goes_on() {
         let hosts = VirtualHosts::up(4, None);
         let home = tempfile::tempdir().unwrap();
         let mut client = gdrtune(home.path())
-            .args(["tune", "-w", "vh[1-4]", "--json", "--sizes", "64K,1M", "--budget", "25s", "--out", "out"])
+            .args(["tune", "-w", "vh[1-4]", "--json", "--sizes", "64K,1M", "--budget", "15s", "--out", "out"])
             .arg("--ssh-config")
             .arg(hosts.ssh_config())
             .stdout(Stdio::piped())

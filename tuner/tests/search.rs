@@ -205,6 +205,28 @@ fn equal_seeds_and_samples_give_equal_decisions() {
     assert_ne!(run(1).1, run(2).1);
 }
 
+/// Where nothing can be chosen, environments are all that there is to find: time for a few samples is time for all of them.
+#[test]
+fn without_choices_the_time_goes_to_environments() {
+    let rails = |environment: &Environment, _, _| {
+        Answer::Time(match environment.get("NCCL_IB_HCA") {
+            Some("=slow") => 400.0,
+            Some("=fast") => 20.0,
+            _ => 136.0,
+        })
+    };
+    let values = [None, Some("=slow".to_owned()), Some("=fast".to_owned())];
+    let dimension = Dimension { name: "NCCL_IB_HCA".into(), values: values.into() };
+    let space = Space { dimensions: vec![dimension], ..Space::default() };
+    let point = Point { collective: Collective::SendRecv, bytes: 32 << 10 };
+    for seed in 0..20 {
+        let points = WeightedPoint::equal([point].to_vec());
+        let plan = SearchPlan { points, budget_s: 0.12, ..plan(1_000_000, seed, Strategy::Auto) };
+        let outcome = run_search(&mut Fake::new(rails, 0.2, seed), &space, &plan, &mut Silent, &Cancel::new()).unwrap();
+        assert_eq!(outcome.environment.get("NCCL_IB_HCA"), Some("=fast"), "{seed}: {:?}", outcome.environments);
+    }
+}
+
 #[test]
 fn budgets_are_kept_and_said() {
     for trials in [1, 7, 60, 200] {

@@ -12,6 +12,10 @@ use gdrtune_profiles::profile::Profile;
 
 use crate::{common, guest::shell};
 
+/// Cuts rail 2 as where a switch fails: links stay up, and nothing arrives.
+pub(crate) const CUT: &str = "tc qdisc replace dev eth1 root netem loss 100%";
+pub(crate) const MEND: &str = "tc qdisc del dev eth1 root";
+
 /// What each machine does; `./tests` are those of this module. The second serves until the first is through.
 pub(crate) const SCRIPT: &str = include_str!("cluster.sh");
 
@@ -31,12 +35,20 @@ fn patient(arguments: &[&str], folder: &Path) -> Command {
     command
 }
 
-/// Processes of gdrtune on both machines; the second one answers by way of the folder that they share.
-fn left_over() -> String {
-    shell("rm -f answer; touch asked; while [ ! -e answer ]; do sleep 0.1; done");
-    let list = Command::new("sh").args(["-c", "ps; cat answer"]).output().unwrap();
-    let of_gdrtune = |line: &&str| line.contains("gdrtune agent") || line.contains("gdrtune worker");
-    common::stdout(&list).lines().filter(of_gdrtune).collect::<Vec<_>>().join("\n")
+/// Fails unless gdrtune's processes end on both machines; the second one answers by way of the folder that they share. An agent
+/// whose worker dies slowly (`rdma_rxe` waits for a queue pair's packets) may end after the session.
+fn assert_clean() {
+    let started = Instant::now();
+    loop {
+        shell("rm -f answer; touch asked; while [ ! -e answer ]; do sleep 0.1; done");
+        let list = Command::new("sh").args(["-c", "ps; cat answer"]).output().unwrap();
+        let of_gdrtune = |line: &&str| line.contains("gdrtune agent") || line.contains("gdrtune worker");
+        let left: Vec<String> = common::stdout(&list).lines().filter(of_gdrtune).map(str::to_owned).collect();
+        if left.is_empty() {
+            return;
+        }
+        assert!(started.elapsed() < Duration::from_secs(20), "still there: {left:?}");
+    }
 }
 
 #[test]
@@ -59,8 +71,9 @@ fn the_fast_rail_is_found_and_shipped() {
     fs::write(folder.path().join("space.toml"), "[[knob]]\nname = \"NCCL_IB_HCA\"\n").unwrap();
     // Far slower than the emulation itself: half of 32 KiB takes 128 ms.
     shell("tc qdisc replace dev eth1 root tbf rate 1mbit burst 8k limit 2m");
-    let what = ["--collectives", "sendrecv", "--sizes", "32K", "--space", "space.toml", "--budget", "60s"];
-    let tune = [&["tune", "--headless", "--out", "out"][..], &what].concat();
+    let what = ["--collectives", "sendrecv", "--sizes", "32K", "--space", "space.toml"];
+    // Few trials find it; the rest of the time is the verification's.
+    let tune = [&["tune", "--headless", "--trials", "20", "--budget", "40s", "--out", "out"][..], &what].concat();
     let tuned = patient(&tune, folder.path()).output().unwrap();
     shell("tc qdisc del dev eth1 root");
     let log = common::stderr(&tuned);
@@ -71,7 +84,7 @@ fn the_fast_rail_is_found_and_shipped() {
     assert_eq!(profile.environment().get("NCCL_IB_HCA"), Some("=rxe1:1"), "{log}");
     let emitted = fs::read_to_string(folder.path().join("out/profile.env")).unwrap();
     assert!(emitted.contains("NCCL_IB_HCA==rxe1:1"), "{emitted}");
-    assert_eq!(left_over(), "");
+    assert_clean();
 }
 
 /// Ends a child that a failed test leaves.
@@ -101,13 +114,13 @@ fn a_cut_rail_is_told_and_leaves_nothing() {
             assert!(started.elapsed() < Duration::from_secs(100), "no collective crosses rail 2");
             std::thread::sleep(Duration::from_millis(20));
         }
-        shell("ip link set eth1 down");
+        shell(CUT);
         Instant::now()
     });
     let lines: Vec<(Instant, String)> = log.lines().map(|line| (Instant::now(), line.unwrap())).collect();
     let status = child.0.wait().unwrap();
     let cut = cut.join().unwrap();
-    shell("ip link set eth1 up");
+    shell(MEND);
     for (_, line) in &lines {
         println!("{line}");
     }
@@ -115,5 +128,5 @@ fn a_cut_rail_is_told_and_leaves_nothing() {
     let (told, _) = told.expect("the failure of verbs is told");
     println!("told {} ms after the cut", told.saturating_duration_since(cut).as_millis());
     assert!(!status.success());
-    assert_eq!(left_over(), "");
+    assert_clean();
 }

@@ -27,14 +27,12 @@ fn the_executable_does_not_need_libibverbs() {
 
 /// One machine with both ends of two rails.
 #[test]
-#[ignore = "boots a virtual machine: .ci/softroce"]
 fn verbs_over_software_rdma() {
     guest::run("verbs_over_software_rdma", "run.sh", "timeout 150 ./tests verbs:: native::");
 }
 
 /// Two machines that are joined by two rails, with gdrtune on both.
 #[test]
-#[ignore = "boots virtual machines: .ci/softroce"]
 fn clusters_over_software_rdma() {
     guest::run("clusters_over_software_rdma", "run2.sh", cluster::SCRIPT);
 }

@@ -10,7 +10,11 @@ use std::{
 use gdrtune_profiles::bindings::ceilings::{Ceiling, Ceilings, Failure, Outcome};
 use serde_json::Value;
 
-use crate::{common, guest::shell};
+use crate::{
+    cluster::{CUT, MEND},
+    common,
+    guest::shell,
+};
 
 fn probe(arguments: &[&str]) -> Command {
     let mut command = Command::new("/tmp/gdrtune");
@@ -65,9 +69,9 @@ fn a_rail_that_is_cut_while_it_is_probed_is_a_failure_of_its_own() {
         assert!(started.elapsed() < Duration::from_mins(1), "nothing crosses rail 2");
         thread::sleep(Duration::from_millis(20));
     }
-    shell("ip link set eth1 down");
+    shell(CUT);
     let output = child.wait_with_output().unwrap();
-    shell("ip link set eth1 up");
+    shell(MEND);
     let links = links(&output);
     println!("{links:#?}");
     assert_eq!(output.status.code(), Some(6), "{}", common::stderr(&output));

@@ -319,6 +319,11 @@ impl Race {
         self.lanes.iter().filter_map(|lane| self.pick(lane)).collect()
     }
 
+    /// Whether there is nothing to choose from at any point.
+    pub fn has_no_choice(&self) -> bool {
+        self.lanes.iter().all(Lane::has_no_choice)
+    }
+
     /// Whether every point has a time, or nothing more to try.
     pub fn covers_all(&self) -> bool {
         self.lanes.iter().all(|lane| {

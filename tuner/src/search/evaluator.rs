@@ -248,10 +248,14 @@ impl<'a> Evaluator<'a> {
         stop.map_or(Ok(self.explored[index].score), Err)
     }
 
-    /// The race of the first environment: everything is unknown, so it takes a large share.
+    /// The race of the first environment: everything is unknown, so it takes a large share. Where nothing can be chosen, only
+    /// other environments can gain anything, and what is spent here is missing there.
     fn first_race(&mut self, index: usize) -> Result<(), Broken> {
-        let single = self.space.environments() == 1;
-        let share = if single { 1.0 - 2.0 * BASELINE_SHARE } else { self.spent() + FIRST_TIMES * self.allotment() };
+        let share = match self.space.environments() {
+            1 => 1.0 - 2.0 * BASELINE_SHARE,
+            _ if self.explored[index].race.has_no_choice() => 0.0,
+            _ => self.spent() + FIRST_TIMES * self.allotment(),
+        };
         while (self.spent() < share && !self.is_hurried) || !self.explored[index].race.covers_all() {
             let Some(items) = self.explored[index].race.next() else { break };
             self.run_items(index, items)?;

@@ -218,7 +218,7 @@ const STATUSES: [(&str, &str); 24] = [
     ("IBV_WC_LOC_QP_OP_ERR", "the adapter here cannot send: its link or network device is down"),
     ("IBV_WC_LOC_EEC_OP_ERR", ""),
     ("IBV_WC_LOC_PROT_ERR", "the memory here is not registered any more, or the range is outside of it"),
-    ("IBV_WC_WR_FLUSH_ERR", "an earlier failure stopped the connection"),
+    ("IBV_WC_WR_FLUSH_ERR", "an earlier failure, or a link that went down, stopped the connection"),
     ("IBV_WC_MW_BIND_ERR", ""),
     ("IBV_WC_BAD_RESP_ERR", "the peer answered out of order"),
     ("IBV_WC_LOC_ACCESS_ERR", "the memory here may not be written"),
