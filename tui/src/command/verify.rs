@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 
 use gdrtune_profiles::{
-    json,
     profile::Profile,
     vocab::{Collective, Engine, Point},
 };
@@ -151,7 +150,7 @@ fn print(args: &VerifyArgs, profile: &Profile, ranks: u32, result: &Recheck) -> 
             "regression": result.has_regression(),
             "points": rows,
         });
-        return out.write_all(json::document(&document).as_bytes());
+        return writeln!(out, "{document:#}");
     }
     let emulated = if args.nccl.emulate_nodes { ", EMULATED nodes" } else { "" };
     writeln!(

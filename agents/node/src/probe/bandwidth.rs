@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use gdrtune_profiles::stats::median;
 use gdrtune_wire::ProbeRate;
 
 use super::{

@@ -43,7 +43,7 @@ pub(super) fn of_profile(args: &EvidenceArgs, path: &Path, profile: &Profile) ->
             let text = format!("--run: {} is of the run {run}, the profile of {}", stored.display(), profile.run.id);
             return Err(Failure::usage_text(text));
         }
-        check(args, evidence::shapes(&records).into_iter().chain(shapes_of(profile)))?;
+        check(args, evidence::measured_shapes(&records).into_iter().chain(shapes_of(profile)))?;
         let origin = format!("the store of run {}: medians of the default arm, speed-ups of the A/B", profile.run.id);
         return Ok(Evidence { measured: evidence::measured(&records, shape), shape, origin });
     }
@@ -69,7 +69,7 @@ pub(super) fn of_profile(args: &EvidenceArgs, path: &Path, profile: &Profile) ->
 pub(super) fn of_run(args: &EvidenceArgs, run: &str) -> Result<Evidence, Failure> {
     let stored = store::find_run(&paths::runs_dir()?, run).map_err(Failure::usage)?;
     let records = store::read_run(&stored).map_err(Failure::usage)?.records;
-    check(args, evidence::shapes(&records))?;
+    check(args, evidence::measured_shapes(&records))?;
     let shape = args.shape.or_else(|| first_shape(&records)).unwrap_or_default();
     let origin = format!("the store of run {}: medians of the default arm", run_of(&records).unwrap_or_default());
     Ok(Evidence { measured: evidence::measured(&records, shape), shape, origin })
