@@ -238,7 +238,7 @@ mod tests {
             ),
             ("`a  b`; or `c d`", 40, &["`a  b`; or `c d`"]),
             ("`for b in 1 2 3; do x; done`", 10, &["for b in 1 2 3; do x; done"]),
-            ("an odd ` is kept", 10, &["an odd", "` is kept"]),
+            ("an odd ` is kept", 10, &["an odd `", "is kept"]),
             ("", 10, &[]),
         ] {
             assert_eq!(wrap_commands(text, columns), expected, "{text}");
@@ -250,7 +250,7 @@ mod tests {
         let text = "short\n  warning: node[1,3,5,7],gpu[2,4] are slow: see a/very/long/path/to/a/file.txt\n";
         assert_eq!(
             fit_lines(text, 24),
-            "short\n  warning:\n    node[1,3,5,7],gpu[2,\n    4] are slow: see\n    a/very/long/path/to/a/file.txt\n"
+            "short\n  warning: node[1,3,5,\n    7],gpu[2,4] are\n    slow: see\n    a/very/long/path/to/a/file.txt\n"
         );
         assert_eq!(fit_lines(text, 80), text);
     }
