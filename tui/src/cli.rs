@@ -9,6 +9,7 @@ mod lint;
 mod parse;
 mod presets;
 mod probe;
+mod report;
 mod runs;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ pub(crate) use self::{
     lint::LintArgs,
     presets::{GoalArgs, ObjectiveArg, OfflineArgs, SpaceArgs},
     probe::{MemoryArg, ProbeArgs},
+    report::ReportArgs,
     runs::{AttachArgs, ExportArgs, ExportFormat, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, RunsCommand},
     topo::{TopoArgs, TopoFormat},
     workload::{EstimateArgs, EvidenceArgs, ImportArgs, PredictArgs, ShowWorkloadArgs, WorkloadArgs, WorkloadCommand},
@@ -115,6 +117,8 @@ pub(crate) enum Command {
     Workload(WorkloadArgs),
     /// List the recorded runs, show or export one, or go on with one that was ended too early
     Runs(RunsArgs),
+    /// Write a run's report: one HTML file that needs nothing else, Markdown, plots, and tables for other programs
+    Report(ReportArgs),
     /// Watch a run of another process; it goes on undisturbed
     Attach(AttachArgs),
     /// Show a recorded run in the terminal UI as it went
@@ -308,6 +312,7 @@ pub(crate) struct NcclArgs {
 
 /// `gdrtune tune`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub(crate) struct TuneArgs {
     /// Which hosts.
     #[command(flatten)]
@@ -374,6 +379,9 @@ pub(crate) struct TuneArgs {
     /// End with code 5 when no setting beat the defaults
     #[arg(long)]
     pub(crate) expect_gain: bool,
+    /// Write no report.html and report.md into --out
+    #[arg(long)]
+    pub(crate) no_report: bool,
     /// How the run is shown.
     #[command(flatten)]
     pub(crate) show: ShowArgs,

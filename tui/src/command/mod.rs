@@ -13,6 +13,7 @@ pub(crate) mod node;
 mod offline;
 mod presets;
 pub(crate) mod probe;
+pub(crate) mod report;
 pub(crate) mod runs;
 pub(crate) mod start;
 pub(crate) mod topo;
