@@ -70,7 +70,7 @@ pub fn shapes(records: &[Record]) -> Vec<(u32, u32)> {
     for record in records {
         match record.event {
             Event::RunStarted { nodes, ranks, .. } | Event::NodeSet { nodes, ranks, .. } => {
-                whole = Some((nodes, ranks))
+                whole = Some((nodes, ranks));
             }
             Event::Shape { nodes, ranks, .. } if !shapes.contains(&(nodes, ranks)) => shapes.push((nodes, ranks)),
             _ => {}

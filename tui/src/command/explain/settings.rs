@@ -37,8 +37,12 @@ pub(super) fn setting(explained: &Explained<'_>, answer: &SettingAnswer<'_>) -> 
     for tried in &answer.values {
         page.item("", &value_words(tried));
     }
-    answer.left_out.iter().for_each(|sentence| page.item("left out", sentence));
-    answer.not_searched.iter().for_each(|sentence| page.item("", sentence));
+    for sentence in &answer.left_out {
+        page.item("left out", sentence);
+    }
+    for sentence in &answer.not_searched {
+        page.item("", sentence);
+    }
     page.into_text()
 }
 

@@ -36,7 +36,9 @@ pub(super) fn call(explained: &Explained<'_>, answer: &Answer<'_>) -> String {
     }
     settings(explained, &mut page);
     let sentences = explained.story.map(|story| story.left_out_at(answer.point)).unwrap_or_default();
-    sentences.iter().for_each(|sentence| page.item("left out", sentence));
+    for sentence in sentences {
+        page.item("left out", sentence);
+    }
     tried(explained, answer, &mut page);
     page.into_text()
 }
