@@ -103,7 +103,7 @@ fn value_words(tried: &ValueTried) -> String {
     match tried.best_score {
         _ if tried.environments == 0 => format!("{value}: not tried"),
         Some(score) => {
-            format!("{value}: in {environments}, the best with {:.1} % of the defaults' time", score * 100.0)
+            format!("{value}: in {environments}, best {:.1} % of the defaults' time", score * 100.0)
         }
         None => format!("{value}: in {environments}, none of which could be scored"),
     }
