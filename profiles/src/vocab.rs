@@ -93,6 +93,12 @@ impl Collective {
         matches!(self, Self::AllGather | Self::ReduceScatter | Self::AllToAll)
     }
 
+    /// Elements of the count column of nccl-tests for `bytes` of its size column: of sizes that count every rank's block, those of one.
+    pub const fn count(self, ranks: u32, bytes: u64, data_type: DataType) -> u64 {
+        let blocks = if self.counts_blocks() && 0 < ranks { ranks as u64 } else { 1 };
+        bytes / data_type.bytes() / blocks
+    }
+
     /// Bus bandwidth over algorithm bandwidth for `ranks` ranks (nccl-tests `doc/PERFORMANCE.md`).
     pub fn busbw_factor(self, ranks: u32) -> f64 {
         let n = f64::from(ranks.max(1));
@@ -314,6 +320,13 @@ mod tests {
         }
         let error = "all_reduce".parse::<Collective>().unwrap_err();
         assert!(error.to_string().starts_with("unknown collective `all_reduce`: use one of allreduce, "), "{error}");
+    }
+
+    #[test]
+    fn counts_are_of_one_block_as_in_nccl_tests() {
+        assert_eq!(Collective::AllReduce.count(4, 1024, DataType::F32), 256);
+        assert_eq!(Collective::AllGather.count(4, 1024, DataType::Bf16), 128);
+        assert_eq!(Collective::AllToAll.count(0, 1024, DataType::F16), 512);
     }
 
     #[test]

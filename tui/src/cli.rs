@@ -1,5 +1,6 @@
 //! The command line. Only definitions and their direct checks: what a command does is in `command/`.
 
+mod completions;
 mod deploy;
 mod doctor;
 mod explain;
@@ -10,6 +11,7 @@ mod lint;
 mod parse;
 mod presets;
 mod probe;
+mod report;
 mod runs;
 #[cfg(test)]
 mod tests;
@@ -28,6 +30,7 @@ use gdrtune_wire::WorkerCommand;
 pub(crate) use self::parse::parse_duration_s;
 use self::parse::{parse_choice, parse_named, parse_worker_command};
 pub(crate) use self::{
+    completions::{CompletionsArgs, ShellArg},
     deploy::{ApplyArgs, EmitArgs, InstallArgs},
     doctor::{DoctorArgs, DoctorCommand},
     explain::{DiffArgs, ExplainArgs},
@@ -36,6 +39,7 @@ pub(crate) use self::{
     lint::LintArgs,
     presets::{GoalArgs, ObjectiveArg, OfflineArgs, SpaceArgs},
     probe::{MemoryArg, ProbeArgs},
+    report::ReportArgs,
     runs::{AttachArgs, ExportArgs, ExportFormat, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, RunsCommand, TrendArgs},
     topo::{TopoArgs, TopoFormat},
     verify::VerifyArgs,
@@ -137,6 +141,8 @@ pub(crate) enum Command {
     Workload(WorkloadArgs),
     /// List the recorded runs, show or export one, or go on with one that was ended too early
     Runs(RunsArgs),
+    /// Write a run's report: one HTML file that needs nothing else, Markdown, plots, and tables for other programs
+    Report(ReportArgs),
     /// Watch a run of another process; it goes on undisturbed
     Attach(AttachArgs),
     /// Show a recorded run in the terminal UI as it went
@@ -167,24 +173,6 @@ pub(crate) enum Command {
 pub(crate) struct ManArgs {
     /// The command; without one, the page of gdrtune itself, with the keys of the terminal UI
     pub(crate) command: Option<String>,
-}
-
-/// `gdrtune completions`.
-#[derive(Debug, Args)]
-pub(crate) struct CompletionsArgs {
-    /// The shell
-    pub(crate) shell: ShellArg,
-}
-
-/// Shells that are completed in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ShellArg {
-    /// bash.
-    Bash,
-    /// zsh.
-    Zsh,
-    /// fish.
-    Fish,
 }
 
 /// How a run is shown.
@@ -353,6 +341,7 @@ pub(crate) struct NcclArgs {
 
 /// `gdrtune tune`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub(crate) struct TuneArgs {
     /// Which hosts.
     #[command(flatten)]
@@ -419,6 +408,9 @@ pub(crate) struct TuneArgs {
     /// End with code 5 when no setting beat the defaults
     #[arg(long)]
     pub(crate) expect_gain: bool,
+    /// Write no report.html and report.md into --out
+    #[arg(long)]
+    pub(crate) no_report: bool,
     /// How the run is shown.
     #[command(flatten)]
     pub(crate) show: ShowArgs,

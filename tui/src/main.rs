@@ -65,6 +65,7 @@ fn run() -> ExitCode {
         Command::Probe(args) => command::probe::probe(&args),
         Command::Lint(args) => command::lint::lint(&args),
         Command::Workload(args) => command::workload::workload(&args),
+        Command::Report(args) => command::report::report(&args),
         Command::Runs(args) => command::runs::runs(args),
         Command::Attach(args) => command::runs::attach(&args),
         Command::Replay(args) => command::runs::replay(&args),

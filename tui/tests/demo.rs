@@ -8,7 +8,7 @@ use common::{gdrtune, gdrtune_processes, output, stderr, wait_until};
 use gdrtune_profiles::emit::Format;
 
 /// Files of a run besides the emitted ones.
-const OWN_FILES: [&str; 3] = ["profile.toml", "choices.json", "summary.md"];
+const OWN_FILES: [&str; 5] = ["profile.toml", "choices.json", "summary.md", "report.html", "report.md"];
 
 #[test]
 fn the_demo_writes_a_verified_profile_in_every_format() {

@@ -9,8 +9,16 @@ use common::{gdrtune, output, root, stderr};
 use serde_json::Value;
 
 /// Files that carry their label.
-const LABELLED: [&str; 6] =
-    ["profile.toml", "profile.sh", "profile.env", "nccl.conf", "nccl-tuner.csv", "profile.json"];
+const LABELLED: [&str; 8] = [
+    "profile.toml",
+    "profile.sh",
+    "profile.env",
+    "nccl.conf",
+    "nccl-tuner.csv",
+    "profile.json",
+    "report.html",
+    "report.md",
+];
 
 /// One run: its folder, how it ended, and what it said.
 struct Run {
@@ -115,6 +123,73 @@ fn a_planted_setting_ships_and_everything_is_labelled() {
     assert!(list.contains(" sim ") && list.contains("slow-hca"), "{list}");
     assert!(show.contains("engine sim, 8 nodes slow-hca") && show.contains("tuned: simulated: "), "{show}");
     assert!(again.contains("SIMULATED: "), "a shown run is labelled as it was: {again}");
+}
+
+#[test]
+fn a_report_is_made_from_the_store_alone_and_is_the_same_each_time() {
+    let run = Run::of("null", &["--trials", "60", "--seed", "3"]);
+    assert!(run.said.contains("\nreport: out/report.html\n"), "{}", run.said);
+    let (html, markdown) = (run.file("report.html"), run.file("report.md"));
+    let (csv, json) = (run.ask(&["runs", "export", "last"]), run.ask(&["runs", "export", "last", "--format", "json"]));
+    fs::remove_dir_all(run.home.path().join("out")).unwrap();
+    assert_eq!(run.ask(&["report", "last"]), markdown, "where nothing is asked for");
+    let id = run.id();
+    let files =
+        ["--html", "r.html", "--markdown", "r.md", "--csv", "r.csv", "--json", "r.json", "--nccl-tests", "r.txt"];
+    assert_eq!(run.ask(&[&["report", &id, "--svg", "plots"][..], &files].concat()), "");
+    let made = |name: &str| fs::read_to_string(run.home.path().join(name)).unwrap();
+    assert_eq!([made("r.html"), made("r.md"), made("r.csv"), made("r.json")], [html.clone(), markdown, csv, json]);
+    assert!(
+        made("r.txt").starts_with("# gdrtune ") && made("r.txt").contains("\n#\n# allreduce, default, "),
+        "{}",
+        made("r.txt")
+    );
+    for plot in ["busbw", "latency", "speedup", "choices"] {
+        assert!(made(&format!("plots/allreduce-{plot}.svg")).starts_with("<svg xmlns="), "{plot}");
+    }
+    let store = run.store();
+    let several = run.ask(&["report", "last", store.to_str().unwrap(), "--html", "all", "--svg", "all"]);
+    assert_eq!((several, made(&format!("all/{id}.html"))), (String::new(), html), "of several, a folder");
+    assert!(made(&format!("all/{id}/allreduce-busbw.svg")).contains("</svg>"));
+}
+
+#[test]
+fn a_report_that_cannot_be_made_leaves_no_file() {
+    let run = Run::of("null", &["--trials", "60", "--no-report"]);
+    assert!(!run.said.contains("report: "), "{}", run.said);
+    let out = run.home.path().join("out");
+    assert!(out.join("profile.toml").exists() && !out.join("report.html").exists() && !out.join("report.md").exists());
+    fs::write(
+        run.home.path().join("x.jsonl"),
+        "{\"seq\":0,\"t_ms\":0,\"event\":{\"type\":\"phase\",\"phase\":\"done\"}}\n",
+    )
+    .unwrap();
+    for (args, message) in [
+        (&["nothing"][..], "no run `nothing` in "),
+        (&["x.jsonl"], "x.jsonl is no run: its first record is not the beginning of one"),
+        (&["last", "x.jsonl"], "x.jsonl is no run"),
+        (&["last", "--markdown", "none/r.md"], "write none/r.md: No such file"),
+    ] {
+        let tried = output(gdrtune(run.home.path()).arg("report").args(args).args(["--html", "r.html"]));
+        assert!(stderr(&tried).contains(message), "{args:?}: {}", stderr(&tried));
+        let made: Vec<_> = fs::read_dir(run.home.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+        assert!(!made.iter().any(|name| name.to_string_lossy().contains("r.html")), "{made:?}");
+    }
+    // A folder with somebody's report in it is not taken.
+    fs::remove_dir_all(&out).unwrap();
+    fs::create_dir(&out).unwrap();
+    fs::write(out.join("report.md"), "mine").unwrap();
+    let tried = output(gdrtune(run.home.path()).args([
+        "tune",
+        "--engine",
+        "sim",
+        "--cluster",
+        "null",
+        "--headless",
+        "--out",
+        "out",
+    ]));
+    assert!(tried.status.code() == Some(2) && stderr(&tried).contains("already holds report.md"), "{}", stderr(&tried));
 }
 
 #[test]

@@ -159,10 +159,7 @@ fn print(args: &BenchArgs, ranks: u32, rows: &[Row]) -> io::Result<()> {
         "size (B)", "count", "collective", "redop", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "#wrong"
     )?;
     for Row { point, timing } in rows {
-        let elements = point.bytes / args.measure.sizes.data_type.bytes();
-        // As nccl-tests: of sizes that count every rank's block, the elements of one.
-        let blocks = if point.collective.counts_blocks() { u64::from(ranks.max(1)) } else { 1 };
-        let count = elements / blocks;
+        let count = point.collective.count(ranks, point.bytes, args.measure.sizes.data_type);
         let redop = if point.collective.reduces() { "sum" } else { "none" };
         write!(out, "  {:>12} {count:>12} {:>13} {redop:>6} ", point.bytes, point.collective)?;
         match timing {

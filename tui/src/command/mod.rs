@@ -17,6 +17,7 @@ mod offline;
 mod page;
 mod presets;
 pub(crate) mod probe;
+pub(crate) mod report;
 pub(crate) mod runs;
 pub(crate) mod start;
 mod subject;

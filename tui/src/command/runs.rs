@@ -79,6 +79,6 @@ fn list() -> Result<Exit, Failure> {
 }
 
 /// What a run without an end is. One that cannot be looked at is not running here.
-fn unfinished(path: &Path) -> &'static str {
+pub(super) fn unfinished(path: &Path) -> &'static str {
     if store::writer(path).is_ok_and(|writer| writer == store::Writer::Alive) { "running" } else { "killed" }
 }

@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{self, IsTerminal, Write},
     mem::ManuallyDrop,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     thread,
 };
@@ -19,7 +19,7 @@ use gdrtune_profiles::{
     size::parse_sizes,
     source::Preset,
     space::SpaceFile,
-    vocab::{Collective, Engine, Point},
+    vocab::{Collective, DataType, Engine, Point},
     workload::Workload,
 };
 use gdrtune_session::{
@@ -36,7 +36,7 @@ use gdrtune_tuner::{objective::Objective, search::Strategy, sim::Cluster};
 use rustix::system::uname;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{detach, offline, presets::file_of};
+use super::{detach, offline, presets::file_of, report};
 use crate::{
     cli::{DemoArgs, GoalArgs, HostArgs, ObjectiveArg, ShowArgs, SpaceArgs, TuneArgs},
     exit::{Exit, Failure},
@@ -89,8 +89,8 @@ pub(crate) fn demo(args: &DemoArgs, again: Option<Again>) -> Result<Exit, Failur
     let cluster = super::cluster_at(hosts::this_machine(hosts::LOCAL_RANKS), &super::announce)?;
     let sizes = parse_sizes(DEMO_SIZES, 4).map_err(Failure::usage)?;
     let points = sizes.iter().map(|&bytes| Point { collective: Collective::AllReduce, bytes }).collect();
-    let out = claim(&args.out, Existing::Replace, again.as_ref())?;
-    let invocation = invocation(&[], &args.words, again.as_ref())?;
+    let out = claim(&args.out, true, Existing::Replace, again.as_ref())?;
+    let invocation = invocation(&[], Some(cluster.data_type), &args.words, again.as_ref())?;
     let config = RunConfig {
         min_lease_ms: DEMO_LEASE_MS,
         seed: args.seed,
@@ -102,14 +102,16 @@ pub(crate) fn demo(args: &DemoArgs, again: Option<Again>) -> Result<Exit, Failur
             invocation,
         )
     };
-    execute(config, &args.show, false, again)
+    execute(config, &args.show, AtEnd { expect_gain: false, report: true }, again)
 }
 
 pub(crate) fn tune(args: &TuneArgs, again: Option<Again>) -> Result<Exit, Failure> {
     let Plan { space, settings, ceilings, goal, task } = plan(args, again.as_ref(), &super::announce)?;
     let Task { target, shapes, points, budget_s, max_trials } = task;
-    let out = claim(&args.out, existing(args), again.as_ref())?;
-    let invocation = invocation(&inputs(args), &args.words, again.as_ref())?;
+    let out = claim(&args.out, !args.no_report, existing(args), again.as_ref())?;
+    // Recorded and simulated times are of bytes.
+    let data_type = target.engine().is_real().then_some(args.measure.sizes.data_type);
+    let invocation = invocation(&inputs(args), data_type, &args.words, again.as_ref())?;
     let config = RunConfig {
         shapes,
         goal,
@@ -122,7 +124,29 @@ pub(crate) fn tune(args: &TuneArgs, again: Option<Again>) -> Result<Exit, Failur
         seed: args.seed,
         ..base_config(target, points, space, out, invocation)
     };
-    execute(config, &args.show, args.expect_gain, again)
+    execute(config, &args.show, AtEnd { expect_gain: args.expect_gain, report: !args.no_report }, again)
+}
+
+/// What is done when a run is over.
+#[derive(Debug, Clone, Copy)]
+struct AtEnd {
+    /// Whether it is to end with a code of its own where the defaults are best.
+    expect_gain: bool,
+    /// Whether its reports are written beside the profile.
+    report: bool,
+}
+
+impl AtEnd {
+    /// Writes the reports of a run that has a result. That one is on disk already, and without them it is as good.
+    fn reports(self, out: &OutputDir, store: &Path, outcome: &RunOutcome) -> anyhow::Result<Vec<PathBuf>> {
+        if self.report && !outcome.written.is_empty() { report::write_beside(out, store) } else { Ok(Vec::new()) }
+    }
+}
+
+/// Names of the files that a run writes.
+fn file_names(report: bool) -> Vec<&'static str> {
+    let reports = report::FILES.into_iter().filter(|_| report);
+    OUTPUT_FILES.iter().copied().chain(reports).collect()
 }
 
 /// Says what `tune` would refuse now, before it claims its folder and reaches any host. Reads the files that the arguments
@@ -146,7 +170,8 @@ pub(crate) fn check(args: &TuneArgs) -> Result<Option<String>, Failure> {
         Ok(())
     };
     plan(args, None, &hear)?;
-    OutputDir::look(&args.out, OUTPUT_FILES, existing(args)).map_err(|error| occupied(error, existing(args)))?;
+    OutputDir::look(&args.out, &file_names(!args.no_report), existing(args))
+        .map_err(|error| occupied(error, existing(args)))?;
     Ok(about.into_inner())
 }
 
@@ -313,7 +338,12 @@ fn base_config(
 ///
 /// # Errors
 /// Wrong use: a file that cannot be read, or is not what it was when the run began.
-fn invocation(inputs: &[Input<'_>], words: &[String], again: Option<&Again>) -> Result<Invocation, Failure> {
+fn invocation(
+    inputs: &[Input<'_>],
+    data_type: Option<DataType>,
+    words: &[String],
+    again: Option<&Again>,
+) -> Result<Invocation, Failure> {
     let read = |input: &Input<'_>| match input {
         Input::File(path) => {
             let name = path.display().to_string();
@@ -329,7 +359,7 @@ fn invocation(inputs: &[Input<'_>], words: &[String], again: Option<&Again>) -> 
     let by = Owner { pid: std::process::id(), host };
     let Some(again) = again else {
         let dir = std::env::current_dir()?.display().to_string();
-        return Ok(Invocation { args: words.to_vec(), dir, inputs, by, out: OutputClaim::default() });
+        return Ok(Invocation { args: words.to_vec(), dir, inputs, by, out: OutputClaim::default(), data_type });
     };
     let begun = &again.earlier.invocation;
     if let Some(changed) = inputs.iter().find(|input| !begun.inputs.contains(input)) {
@@ -340,11 +370,12 @@ fn invocation(inputs: &[Input<'_>], words: &[String], again: Option<&Again>) -> 
     Ok(Invocation { by, ..begun.clone() })
 }
 
-fn claim(path: &Path, existing: Existing, again: Option<&Again>) -> Result<OutputDir, Failure> {
+fn claim(path: &Path, report: bool, existing: Existing, again: Option<&Again>) -> Result<OutputDir, Failure> {
+    let names = file_names(report);
     let claimed = match again {
-        None => OutputDir::claim(path, OUTPUT_FILES, existing),
+        None => OutputDir::claim(path, &names, existing),
         Some(Again { earlier, .. }) => {
-            OutputDir::claim_again(path, OUTPUT_FILES, earlier.invocation.out, |dir| is_of_run(dir, &earlier.run))
+            OutputDir::claim_again(path, &names, earlier.invocation.out, |dir| is_of_run(dir, &earlier.run))
         }
     };
     claimed.map_err(|error| occupied(error, existing))
@@ -368,7 +399,7 @@ fn is_of_run(dir: &Path, run: &str) -> bool {
 }
 
 /// Runs, shows, and says at the end what came of it.
-fn execute(mut config: RunConfig, show: &ShowArgs, expect_gain: bool, again: Option<Again>) -> Result<Exit, Failure> {
+fn execute(mut config: RunConfig, show: &ShowArgs, at_end: AtEnd, again: Option<Again>) -> Result<Exit, Failure> {
     let (writer, told, earlier) = match again {
         Some(Again { writer, records, earlier }) => {
             config.run_id.clone_from(&earlier.run);
@@ -403,11 +434,14 @@ fn execute(mut config: RunConfig, show: &ShowArgs, expect_gain: bool, again: Opt
     let (done, finished) = oneshot::channel();
     let handle = runtime.handle().clone();
     let session_controls = controls.clone();
+    let its_store = store.clone();
     let session = thread::Builder::new().name("session".to_owned()).spawn(move || {
         let outcome = run::tune(&config, measured, &recorder, &session_controls, &handle);
+        // Now, and not when the user has looked at the end for long enough.
+        let ended = outcome.map(|outcome| (at_end.reports(&config.out, &its_store, &outcome), outcome));
         // The receiver waits until the end, unless this process is leaving anyway.
         done.send(()).ok();
-        outcome
+        ended
     })?;
 
     if use_ui {
@@ -436,10 +470,13 @@ fn execute(mut config: RunConfig, show: &ShowArgs, expect_gain: bool, again: Opt
         })?;
     }
     let joined = session.join().ok();
-    let outcome =
-        joined.with_context(|| format!("the session thread panicked; the run store is {}", store.display()))?;
-    let outcome = outcome.map_err(|error| failure(error, engine, &store))?;
-    Ok(conclude(&outcome, &store, use_ui, expect_gain))
+    let ended = joined.with_context(|| format!("the session thread panicked; the run store is {}", store.display()))?;
+    let (reports, outcome) = ended.map_err(|error| failure(error, engine, &store))?;
+    let reports = reports.unwrap_or_else(|error| {
+        super::say(&format!("warning: the run's report is not written: {error:#}"));
+        Vec::new()
+    });
+    Ok(conclude(&outcome, (&store, &reports), use_ui, at_end.expect_gain))
 }
 
 fn create_store(run: &str) -> Result<RunWriter, Failure> {
@@ -507,7 +544,7 @@ fn failure(error: run::RunError, engine: Engine, store: &Path) -> Failure {
 }
 
 /// The exit code, and the last words on stderr.
-fn conclude(outcome: &RunOutcome, store: &Path, after_ui: bool, expect_gain: bool) -> Exit {
+fn conclude(outcome: &RunOutcome, (store, reports): (&Path, &[PathBuf]), after_ui: bool, expect_gain: bool) -> Exit {
     let mut last_words = String::new();
     if after_ui {
         last_words = format!("{}\n", outcome.summary);
@@ -518,6 +555,9 @@ fn conclude(outcome: &RunOutcome, store: &Path, after_ui: bool, expect_gain: boo
     if outcome.end == RunEnd::Interrupted {
         let run = store.file_stem().unwrap_or_default().display();
         last_words.push_str(&["gdrtune runs resume ", &run.to_string(), " goes on from here\n"].concat());
+    }
+    if let Some(report) = reports.first() {
+        last_words.push_str(&["report: ", &report.display().to_string(), "\n"].concat());
     }
     last_words.push_str(&["run store: ", &store.display().to_string(), "\n"].concat());
     // A closed stderr changes nothing about the exit code.

@@ -212,7 +212,7 @@ const fn arm_name(arm: Arm) -> &'static str {
     }
 }
 
-const fn failure_name(kind: Failure) -> &'static str {
+pub(crate) const fn failure_name(kind: Failure) -> &'static str {
     match kind {
         Failure::Wrong => "wrong",
         Failure::Hung => "hung",

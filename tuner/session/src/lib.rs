@@ -26,6 +26,7 @@ pub mod output;
 pub mod probe;
 pub mod recheck;
 pub mod recorder;
+pub mod report;
 pub mod resume;
 pub mod run;
 pub mod store;

@@ -10,8 +10,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// Space that a run's files need at most, in bytes: a profile, its emitted files and the choices of some hundred points.
-const RESERVE_BYTES: usize = 1 << 20;
+/// Space that a run's files need at most, in bytes: a profile, its emitted files, the choices of some hundred points and a report.
+const RESERVE_BYTES: usize = 2 << 20;
 
 /// What the file is called that proves that there is room.
 const RESERVE: &str = "reserve";
@@ -231,17 +231,36 @@ fn refuse_file(path: &Path) -> Result<(), OutputError> {
 /// # Errors
 /// [`OutputError::Io`]; the file is as it was.
 pub fn write_whole(path: &Path, text: &str) -> Result<(), OutputError> {
-    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-        return fs::write(path, text).map_err(io_error("write", path));
-    }
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = path.with_file_name(format!(".{name}.{:016x}.tmp", rand::random::<u64>()));
-    let written = write_synced(&temporary, text.as_bytes()).and_then(|()| fs::rename(&temporary, path));
+    write_together(&[(path.to_owned(), text.to_owned())])
+}
+
+/// The same of several files: no file is replaced before all are on disk.
+///
+/// # Errors
+/// [`OutputError::Io`]; the files are as they were, unless a rename fails half-way.
+pub fn write_together(files: &[(PathBuf, String)]) -> Result<(), OutputError> {
+    let is_special = |path: &Path| fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
+    let (special, plain): (Vec<_>, Vec<_>) = files.iter().partition(|(path, _)| is_special(path));
+    let mut temporaries = Vec::new();
+    let written = plain.into_iter().try_for_each(|(path, text)| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let temporary = path.with_file_name(format!(".{name}.{:016x}.tmp", rand::random::<u64>()));
+        temporaries.push((temporary.clone(), path));
+        write_synced(&temporary, text.as_bytes()).map_err(io_error("write", path))
+    });
+    let written = written.and_then(|()| {
+        special.iter().try_for_each(|(path, text)| fs::write(path, text).map_err(io_error("write", path)))?;
+        temporaries
+            .iter()
+            .try_for_each(|(temporary, path)| fs::rename(temporary, path).map_err(io_error("write", path)))
+    });
     if written.is_err() {
-        // The error is what the user needs; a temporary file that was never made cannot be removed.
-        drop(fs::remove_file(&temporary));
+        for (temporary, _) in &temporaries {
+            // The error is what the user needs; what was renamed, or never made, cannot be removed.
+            drop(fs::remove_file(temporary));
+        }
     }
-    written.map_err(io_error("write", path))
+    written
 }
 
 /// Replaces a file that holds `old` by `new`, whole: whoever reads `path` sees one or the other. Mode and owner stay, or nothing is
@@ -323,6 +342,17 @@ mod tests {
         write_whole(Path::new("/dev/null"), "x").unwrap();
         assert!(!Path::new("/dev/null").is_file());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn of_several_files_all_are_replaced_or_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let files = |text: &str, names: [&str; 2]| names.map(|name| (at(name), text.to_owned()));
+        write_together(&files("1", ["a", "b"])).unwrap();
+        write_together(&files("2", ["a", "none/b"])).unwrap_err();
+        assert_eq!(["a", "b"].map(|name| fs::read_to_string(at(name)).unwrap()), ["1", "1"]);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "no temporary file is left");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a run store holds so that a killed run can go on: how it was asked for, and what its scripts were.
 
-use gdrtune_profiles::vocab::Environment;
+use gdrtune_profiles::vocab::{DataType, Environment};
 use serde::{Deserialize, Serialize};
 
 use crate::output::OutputClaim;
@@ -18,6 +18,9 @@ pub struct Invocation {
     pub by: Owner,
     /// The output folder as it was claimed.
     pub out: OutputClaim,
+    /// What sizes count; absent where nothing says, and in older stores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_type: Option<DataType>,
 }
 
 /// A file that a run was made from.

@@ -31,6 +31,7 @@ use gdrtune_tuner::{
 use tokio::runtime::Handle;
 
 pub(crate) use self::id::utc;
+pub(crate) use self::summary::{decision_words, engine_words};
 use self::{
     course::{Course, Run},
     roster::Roster,

@@ -217,7 +217,7 @@ impl ShapeSummary<'_> {
                 v.speedup.low,
                 v.speedup.high,
                 v.speedup.p_faster,
-                decision_words(v.decision),
+                emphasised(v.decision),
                 if v.note.is_empty() { String::new() } else { format!(": {}", v.note) }
             )?;
         }
@@ -265,16 +265,23 @@ fn speedup_words(s: &Speedup) -> String {
     )
 }
 
-const fn decision_words(decision: Decision) -> &'static str {
+/// What the A/B decides, for people.
+pub(crate) const fn decision_words(decision: Decision) -> &'static str {
     match decision {
         Decision::Ship => "faster",
         Decision::Keep => "no sure gain",
-        Decision::Regression => "**slower**",
+        Decision::Regression => "slower",
         Decision::TooNoisy => "too noisy to say",
     }
 }
 
-const fn engine_words(engine: Engine) -> &'static str {
+fn emphasised(decision: Decision) -> String {
+    let words = decision_words(decision);
+    if decision == Decision::Regression { format!("**{words}**") } else { words.to_owned() }
+}
+
+/// What measures, for people, as Markdown.
+pub(crate) const fn engine_words(engine: Engine) -> &'static str {
     match engine {
         Engine::Nccl => "NVIDIA's NCCL on GPUs",
         Engine::Native => {

@@ -1,0 +1,116 @@
+//! `gdrtune report`: a run on a page, made from its store.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use gdrtune_session::{
+    export,
+    output::{self, OutputDir, OutputError},
+    report::{HTML_FILE, MARKDOWN_FILE, Report},
+    store::{self, StoredRun},
+};
+
+use crate::{
+    cli::ReportArgs,
+    exit::{Exit, Failure},
+    paths,
+};
+
+/// Files that `tune` writes for people, unless it is told not to; the first is the one to open.
+pub(super) const FILES: [&str; 2] = [HTML_FILE, MARKDOWN_FILE];
+
+pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Failure> {
+    let dir = paths::runs_dir()?;
+    let mut files = Files { made: Vec::new(), are_several: args.runs.len() > 1 };
+    let is_asked = [&args.html, &args.markdown, &args.svg, &args.csv, &args.json, &args.nccl_tests];
+    let to_stdout = is_asked.iter().all(|file| file.is_none());
+    // Everything is made before anything is written.
+    for run in &args.runs {
+        let path = store::find_run(&dir, run).map_err(Failure::usage)?;
+        let (stored, report) = read(&path)?;
+        if super::runs::unfinished(&path) == "running" {
+            let at = stored.records.last().map_or(0, |record| record.seq + 1);
+            super::say(&format!("run {} is going on: the report is of its first {at} records", report.run()));
+        }
+        if to_stdout {
+            io::stdout().lock().write_all(report.markdown().as_bytes())?;
+        }
+        files.add(args, &stored, &report)?;
+    }
+    files.write()?;
+    Ok(Exit::Done)
+}
+
+/// Writes the reports of a run into its output folder.
+///
+/// # Errors
+/// A store that cannot be read, or files that cannot be written; then there are none.
+pub(super) fn write_beside(out: &OutputDir, store: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let report = Report::of(&store::read_run(store)?.records).context("the store does not begin as a run")?;
+    let texts = [report.html(), report.markdown()];
+    let files: Vec<(String, String)> = FILES.map(str::to_owned).into_iter().zip(texts).collect();
+    Ok(out.write_all(&files)?)
+}
+
+fn read(path: &Path) -> Result<(StoredRun, Report), Failure> {
+    let stored = store::read_run(path).map_err(Failure::usage)?;
+    let report = Report::of(&stored.records);
+    let no_run =
+        || Failure::usage_text(format!("{} is no run: its first record is not the beginning of one", path.display()));
+    Ok((stored, report.ok_or_else(no_run)?))
+}
+
+/// What is to be written.
+struct Files {
+    made: Vec<(PathBuf, String)>,
+    are_several: bool,
+}
+
+impl Files {
+    /// Makes what is asked for of a run.
+    fn add(&mut self, args: &ReportArgs, stored: &StoredRun, report: &Report) -> Result<(), Failure> {
+        let rows = || export::rows(&stored.records);
+        let mut made: Vec<(&Path, &str, String)> = Vec::new();
+        if let Some(file) = &args.html {
+            made.push((file, "html", report.html()));
+        }
+        if let Some(file) = &args.markdown {
+            made.push((file, "md", report.markdown()));
+        }
+        if let Some(file) = &args.csv {
+            made.push((file, "csv", export::csv(&rows())));
+        }
+        if let Some(file) = &args.json {
+            made.push((file, "json", export::json(&rows()).context("write the trials")?));
+        }
+        if let Some(file) = &args.nccl_tests {
+            made.push((file, "txt", report.nccl_tests()));
+        }
+        // A file's name may have been chosen by whoever named the run.
+        let run = report.run().replace('/', "_");
+        for (path, ending, text) in made {
+            let path = if self.are_several { path.join(format!("{run}.{ending}")) } else { path.to_owned() };
+            self.made.push((path, text));
+        }
+        if let Some(folder) = &args.svg {
+            let folder = if self.are_several { folder.join(&run) } else { folder.clone() };
+            self.made.extend(report.plots().into_iter().map(|(name, text)| (folder.join(name), text)));
+        }
+        Ok(())
+    }
+
+    /// Writes all of it, or nothing.
+    fn write(&self) -> Result<(), Failure> {
+        for (path, _) in &self.made {
+            let is_in_own_folder = self.are_several || path.extension().is_some_and(|ending| ending == "svg");
+            if let Some(folder) = path.parent().filter(|_| is_in_own_folder) {
+                fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+            }
+        }
+        output::write_together(&self.made).map_err(|error: OutputError| anyhow::Error::from(error).into())
+    }
+}
