@@ -1,7 +1,9 @@
 //! What differs between two profiles: settings by variable, rules by the sizes at which another choice is taken.
 //!
-//! Only what a job would notice is compared: values and choices, not evidence. Rules are compared by what they do, so that
+//! Only what a job would notice is compared: values and choices; what was measured of them is [`evidence_changes`]. Rules are compared by what they do, so that
 //! two ways of cutting the same ranges do not differ.
+
+mod evidence;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,9 +11,11 @@ use std::{
 };
 
 use crate::{
-    profile::{ByteRange, Profile, Rule},
+    profile::{self, ByteRange, Profile, Rule},
     vocab::{Choice, Collective},
 };
+
+pub use evidence::{EvidenceChange, evidence_changes};
 
 /// What became of something.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,6 +121,7 @@ impl Diff {
 fn contexts(from: &Profile, to: &Profile) -> Vec<Context> {
     let facts = |profile: &Profile| {
         let Profile { cluster, run, .. } = profile;
+        let yes_or_no = |is: bool| if is { "yes" } else { "no" }.to_owned();
         let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".to_owned());
         [
             ("engine", run.engine.to_string()),
@@ -125,6 +130,9 @@ fn contexts(from: &Profile, to: &Profile) -> Vec<Context> {
             ("GPU", or_none(&cluster.gpu)),
             ("NCCL", or_none(&cluster.nccl)),
             ("fingerprint", cluster.fingerprint.clone()),
+            ("workload", run.workload.clone()),
+            ("emulated nodes", yes_or_no(run.emulated)),
+            ("verified", yes_or_no(!run.unverified)),
         ]
     };
     let both = facts(from).into_iter().zip(facts(to));
@@ -166,25 +174,9 @@ fn by_calls(rules: &[Rule]) -> BTreeMap<Calls, Vec<&Rule>> {
 
 /// What is chosen from each size on, until the next one. Of rules that overlap, the first wins.
 fn steps(rules: &[&Rule]) -> BTreeMap<u64, Option<Choice>> {
-    // Sizes where rules begin and end.
-    let mut ends: BTreeMap<u64, (Vec<usize>, Vec<usize>)> = BTreeMap::from([(0, Default::default())]);
-    for (index, rule) in rules.iter().enumerate() {
-        if rule.bytes.max.is_some_and(|max| max < rule.bytes.min) {
-            continue;
-        }
-        ends.entry(rule.bytes.min).or_default().0.push(index);
-        if let Some(end) = rule.bytes.max.and_then(|max| max.checked_add(1)) {
-            ends.entry(end).or_default().1.push(index);
-        }
-    }
-    let mut present: BTreeSet<usize> = BTreeSet::new();
-    let step = |(bytes, (begun, ended)): (u64, (Vec<usize>, Vec<usize>))| {
-        present.extend(begun);
-        present.retain(|index| !ended.contains(index));
-        let first = present.first().and_then(|index| rules.get(*index));
-        (bytes, first.map(|rule| rule.choice()))
-    };
-    ends.into_iter().map(step).collect()
+    let ranges: Vec<ByteRange> = rules.iter().map(|rule| rule.bytes).collect();
+    let choice = |first: Option<usize>| first.and_then(|index| rules.get(index)).map(|rule| rule.choice());
+    profile::steps(&ranges).into_iter().map(|(min, first)| (min, choice(first))).collect()
 }
 
 /// The ranges where two step functions differ; neighbours that differ alike are one.

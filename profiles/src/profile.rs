@@ -3,6 +3,7 @@
 mod problem;
 mod read;
 mod rules;
+mod steps;
 mod write;
 
 use std::fmt;
@@ -16,6 +17,8 @@ use crate::{
 
 pub use problem::{Problem, Step};
 pub use read::{ProfileError, span_of};
+pub use steps::Stretch;
+pub(crate) use steps::steps;
 
 /// The format that this build reads and writes.
 pub const FORMAT: u32 = 1;

@@ -1,7 +1,9 @@
 //! The command line. Only definitions and their direct checks: what a command does is in `command/`.
 
+mod completions;
 mod deploy;
 mod doctor;
+mod explain;
 mod gdr;
 mod given;
 mod hosts;
@@ -14,6 +16,7 @@ mod runs;
 #[cfg(test)]
 mod tests;
 mod topo;
+mod verify;
 mod workload;
 
 use std::{path::PathBuf, time::Duration};
@@ -27,16 +30,19 @@ use gdrtune_wire::WorkerCommand;
 pub(crate) use self::parse::parse_duration_s;
 use self::parse::{parse_choice, parse_named, parse_worker_command};
 pub(crate) use self::{
+    completions::{CompletionsArgs, ShellArg},
     deploy::{ApplyArgs, EmitArgs, InstallArgs},
     doctor::{DoctorArgs, DoctorCommand},
+    explain::{DiffArgs, ExplainArgs},
     gdr::GdrArgs,
     hosts::HostArgs,
     lint::LintArgs,
     presets::{GoalArgs, ObjectiveArg, OfflineArgs, SpaceArgs},
     probe::{MemoryArg, ProbeArgs},
     report::ReportArgs,
-    runs::{AttachArgs, ExportArgs, ExportFormat, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, RunsCommand},
+    runs::{AttachArgs, ExportArgs, ExportFormat, ReplayArgs, ResumeArgs, RunArgs, RunsArgs, RunsCommand, TrendArgs},
     topo::{TopoArgs, TopoFormat},
+    verify::VerifyArgs,
     workload::{EstimateArgs, EvidenceArgs, ImportArgs, PredictArgs, ShowWorkloadArgs, WorkloadArgs, WorkloadCommand},
 };
 use crate::{headless::Detail, ui::ThemeName};
@@ -51,9 +57,10 @@ Exit codes:
   1    unexpected error
   2    wrong use or configuration
   3    preflight refused: hosts that cannot be used as they are, or to which GPU Direct RDMA does not apply
-  4    nothing matched: no installation in the folder, no line of NCCL or of its connections in a log, no measured time for a workload
+  4    nothing matched: no installation in the folder, no line of NCCL or of its connections in a log, no measured time for a
+       workload, no verification for a trend
   5    no setting beat the defaults, or gdr does not pass (only with --expect-gain)
-  6    findings: of lint, doctor or apply --check; connections without GPU Direct RDMA; ways that a probe found slow or failed; or
+  6    findings: of lint, doctor or apply --check; differences of diff --exit-code; connections without GPU Direct RDMA; ways that a probe found slow or failed; or
        an installation that is not as it was put there, or that NCCL does not use
   100  some trials failed
   101  nodes lost; with --min-nodes, and by topo, also a result for fewer hosts than were named
@@ -82,7 +89,24 @@ pub(crate) enum Command {
     /// Measure one setting and print a table like nccl-tests'
     Bench(BenchArgs),
     /// Measure a profile against the defaults again, in fresh processes; sizes that no rule covers are left out
-    Verify(VerifyArgs),
+    ///
+    /// Ends with 102 where it is slower somewhere, so that a scheduled job can watch over a profile: `gdrtune verify PROFILE ...
+    /// --quiet --if-older-than 7d`. It refuses (3) hosts that another gdrtune holds, unless --wait is given, and another GPU than the
+    /// profile's; it warns of another NCCL, other HCAs, drivers or kernels. What it measures is kept: `gdrtune runs trend
+    /// PROFILE` shows the course.
+    // Its hosts have many options.
+    Verify(Box<VerifyArgs>),
+    /// Tell why a profile or a run decides as it does: the rule, what it replaced, the evidence, what else was tried
+    ///
+    /// For a call (COLLECTIVE SIZE), for a variable (--env NAME), or as a table over all sizes. It reads files only: no host and no
+    /// GPU is needed. What the profile does not say is taken from its run's store, where that is here; what nobody
+    /// recorded is said to be unknown.
+    Explain(ExplainArgs),
+    /// Show what differs between two profiles or runs: settings, rules by sizes, clusters, evidence that does not overlap
+    ///
+    /// Lines begin with + for what only B has, - for what only A has, ~ for another value or choice, ! for the same with intervals
+    /// of its speed-up that do not overlap, and # for what they were measured on. The exit code is 0 unless --exit-code is given.
+    Diff(DiffArgs),
     /// Print a profile in another format, or write it in several
     Emit(EmitArgs),
     /// Put a profile's settings into a job script, nccl.conf or Dockerfile, as a marked block that can be updated and checked
@@ -123,6 +147,11 @@ pub(crate) enum Command {
     Attach(AttachArgs),
     /// Show a recorded run in the terminal UI as it went
     Replay(ReplayArgs),
+    /// Print what completes gdrtune's commands and options in a shell
+    ///
+    /// bash: source <(gdrtune completions bash), in ~/.bashrc. zsh: gdrtune completions zsh > ~/.zfunc/_gdrtune, with that folder in fpath
+    /// before compinit. fish: gdrtune completions fish > ~/.config/fish/completions/gdrtune.fish
+    Completions(CompletionsArgs),
     /// Print the manual page, of gdrtune or of one of its commands, for man(1): `gdrtune man | man -l -`
     Man(ManArgs),
     /// Supervise workers on this node (started by gdrtune itself)
@@ -447,40 +476,6 @@ pub(crate) struct BenchArgs {
     /// Samples per size; the median is shown
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeats: u32,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// `gdrtune verify`.
-#[derive(Debug, Args)]
-pub(crate) struct VerifyArgs {
-    /// The profile (profile.toml)
-    pub(crate) profile: PathBuf,
-    /// Which hosts.
-    #[command(flatten)]
-    pub(crate) hosts: HostArgs,
-    /// Collectives, separated by commas (default: those of the profile's rules)
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_named::<Collective>)]
-    pub(crate) collectives: Vec<Collective>,
-    /// Sizes and their elements.
-    #[command(flatten)]
-    pub(crate) sizes: SizeArgs,
-    /// How NCCL is used.
-    #[command(flatten)]
-    pub(crate) nccl: NcclArgs,
-    /// Measure although hosts differ in what NCCL needs alike
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// Pairs of fresh process sets, one of each arm; with fewer than 5 no gain can be sure
-    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(2..=1000))]
-    pub(crate) pairs: u32,
-    /// How workers are started and watched.
-    #[command(flatten)]
-    pub(crate) trial: TrialArgs,
-    /// Seed of the bootstrap
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
     /// Print JSON instead of a table
     #[arg(long)]
     pub(crate) json: bool,

@@ -54,6 +54,8 @@ fn run() -> ExitCode {
         Command::Tune(args) => command::tune::tune(&args, None),
         Command::Bench(args) => command::bench::bench(&args),
         Command::Verify(args) => command::verify::verify(&args),
+        Command::Explain(args) => command::explain::explain(&args),
+        Command::Diff(args) => command::diff::diff(&args),
         Command::Emit(args) => command::emit::emit(&args),
         Command::Apply(args) => command::apply::apply(&args),
         Command::Install(args) => command::install::install(&args),
@@ -67,6 +69,7 @@ fn run() -> ExitCode {
         Command::Runs(args) => command::runs::runs(args),
         Command::Attach(args) => command::runs::attach(&args),
         Command::Replay(args) => command::runs::replay(&args),
+        Command::Completions(args) => command::completions::completions(&args),
         Command::Man(args) => command::man::man(&args),
     };
     match result {

@@ -131,7 +131,7 @@ fn checks_are_chosen_and_explained() {
         (&["--from", "desktop", "-w", "n1"], "cannot be used with"),
         (&["explain", "nonsense"], "explain: there is no check `nonsense`"),
         (&["explain"], "required"),
-        (&["--timeout", "5d"], "unknown unit `d`"),
+        (&["--timeout", "5w"], "unknown unit `w`"),
     ] {
         let run = doctor(home.path(), args);
         assert_eq!(run.status.code(), Some(2), "{args:?}: {}", text(&run));

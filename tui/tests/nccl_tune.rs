@@ -190,6 +190,15 @@ fn a_clear_winner_ships_is_confirmed_and_later_refuted() {
     lab.run(&verify).expect(0, &[]);
     lab.set("STANDIN_NCCL_COSTS", "allreduce:tree:ll=4000,allreduce:*:*=500");
     lab.run(&verify).expect(102, &[]);
+
+    // Another library is warned about, another GPU refused.
+    let rewrite =
+        |from: &str, to: &str| fs::write(lab.home.path().join("out/profile.toml"), profile.replace(from, to)).unwrap();
+    rewrite("nccl = \"2.28.9\"", "nccl = \"2.27.3\"");
+    let warned = lab.run(&verify);
+    warned.expect(102, &["NCCL: the profile was measured with 2.27.3, and here is 2.28.9"]);
+    rewrite("Stand-in GPU", "Other GPU");
+    lab.run(&verify).expect(3, &["the profile is of another GPU: Other GPU, and here is Stand-in GPU"]);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use common::{
     cluster::{VirtualHosts, in_sandbox},
     gdrtune, gdrtune_processes, output, root, stderr, wait_until,
 };
+use gdrtune_profiles::profile::Profile;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A run that has begun to search; killed when dropped.
@@ -61,10 +62,17 @@ fn bench(command: &mut Command) -> &mut Command {
 #[test]
 fn a_second_run_is_told_who_holds_the_node() {
     let home = tempfile::tempdir().unwrap();
+    let golden = include_str!("../../profiles/tests/golden/native.toml");
+    let mut profile = Profile::parse(golden, "golden").unwrap().0;
+    (profile.cluster.nodes, profile.cluster.ranks) = (1, 2);
+    profile.rule.clear();
+    fs::write(home.path().join("p.toml"), profile.to_toml()).unwrap();
     let first = searching(home.path());
-    for command in
-        [&mut *bench(&mut gdrtune(home.path())), gdrtune(home.path()).args(["tune", "--headless", "--out", "o2"])]
-    {
+    for command in [
+        bench(&mut gdrtune(home.path())),
+        gdrtune(home.path()).args(["tune", "--headless", "--out", "o2"]),
+        gdrtune(home.path()).args(["verify", "p.toml", "--ranks-per-node", "2", "--sizes", "1K", "--quiet"]),
+    ] {
         let refused = output(command);
         let message = stderr(&refused);
         assert_eq!(refused.status.code(), Some(3), "{message}");

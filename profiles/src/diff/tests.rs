@@ -179,3 +179,25 @@ proptest! {
         prop_assert_eq!(there.collect::<Vec<_>>(), back.collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn the_same_choice_with_other_evidence_is_named_where_the_intervals_do_not_overlap() {
+    let measured = |min: u64, max: Option<u64>, low: f64, high: f64| {
+        let mut rule = rule(min, max, 1);
+        rule.speedup = Speedup { median: f64::midpoint(low, high), low, high, p_faster: 0.99, repeats: 9 };
+        rule
+    };
+    let (k4, k16, k64) = (4 << 10, 16 << 10, 64 << 10);
+    let from = with_rules(vec![measured(0, Some(k16), 1.5, 1.7), measured(k16 + 1, None, 1.1, 1.3)]);
+    let mut to = with_rules(vec![measured(k4, Some(k64), 1.2, 1.4), rule(k64 + 1, None, 2)]);
+    let shown =
+        |from: &Profile, to: &Profile| evidence_changes(from, to).iter().map(ToString::to_string).collect::<Vec<_>>();
+    let expected =
+        ["! allreduce 4K to 16K on 4 nodes, 32 ranks: ring/ll/1: 1.60x (1.50 to 1.70) -> 1.30x (1.20 to 1.40)"];
+    assert_eq!(shown(&from, &to), expected);
+    to.env[0].speedup = Some(Speedup { median: 1.01, low: 1.0, high: 1.02, p_faster: 0.6, repeats: 9 });
+    let setting = "! NCCL_IB_HCA==mlx5_0:1,mlx5_1:1: 1.21x (1.17 to 1.25) -> 1.01x (1.00 to 1.02)";
+    assert_eq!(shown(&from, &to)[0], setting);
+    to.run.unverified = true;
+    assert!(shown(&from, &to).is_empty(), "estimates have no intervals");
+}

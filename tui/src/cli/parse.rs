@@ -1,7 +1,10 @@
 //! Values of options, from their text. The errors are shown behind the option's name.
 
 use gdrtune_fleet::{launcher::LauncherCommand, site::folder_problem};
-use gdrtune_profiles::vocab::{Choice, DataType};
+use gdrtune_profiles::{
+    nearest,
+    vocab::{Choice, Collective, DataType},
+};
 use gdrtune_wire::WorkerCommand;
 
 use crate::ui::Speed;
@@ -12,6 +15,17 @@ where
     T::Err: std::fmt::Display,
 {
     text.trim().parse().map_err(|error: T::Err| error.to_string())
+}
+
+/// A collective, in our spelling or NCCL's; the error names the nearest one.
+pub(super) fn parse_collective(text: &str) -> Result<Collective, String> {
+    let name = text.trim();
+    let is_named = |known: &&Collective| known.name() == name || known.nccl_name() == name;
+    Collective::ALL.iter().find(is_named).copied().ok_or_else(|| {
+        let names = || Collective::ALL.iter().map(|known| known.name());
+        let near = nearest::hint(name, names());
+        format!("unknown collective `{name}`: use one of {}{near}", names().collect::<Vec<_>>().join(", "))
+    })
 }
 
 /// The words of a worker command.
@@ -29,7 +43,7 @@ pub(super) fn parse_remote_folder(text: &str) -> Result<String, String> {
     folder_problem(text).map_or_else(|| Ok(text.to_owned()), |problem| Err(problem.to_owned()))
 }
 
-/// Seconds of `90`, `90s`, `5m` or `1h`.
+/// Seconds of `90`, `90s`, `5m`, `1h` or `7d`.
 pub(crate) fn parse_duration_s(text: &str) -> Result<f64, String> {
     let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
     let factor = match unit {
@@ -37,7 +51,8 @@ pub(crate) fn parse_duration_s(text: &str) -> Result<f64, String> {
         "ms" => 1e-3,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        _ => return Err(format!("unknown unit `{unit}`: use s, m or h")),
+        "d" => 86_400.0,
+        _ => return Err(format!("unknown unit `{unit}`: use s, m, h or d")),
     };
     match number.trim().parse::<f64>() {
         Ok(value) if value > 0.0 && value * factor < 1e7 => Ok(value * factor),
@@ -127,10 +142,12 @@ mod tests {
 
     #[test]
     fn durations() {
-        for (text, seconds) in [("90", 90.0), ("90s", 90.0), ("5m", 300.0), ("1.5h", 5400.0), ("500ms", 0.5)] {
+        for (text, seconds) in
+            [("90", 90.0), ("90s", 90.0), ("5m", 300.0), ("1.5h", 5400.0), ("7d", 604_800.0), ("500ms", 0.5)]
+        {
             assert_eq!(parse_duration_s(text), Ok(seconds), "{text}");
         }
-        for text in ["", "0s", "-5m", "5d", "m", "nan", "inf"] {
+        for text in ["", "0s", "-5m", "5w", "m", "nan", "inf"] {
             assert!(parse_duration_s(text).is_err(), "{text}");
         }
     }

@@ -26,6 +26,13 @@ pub(crate) enum RunsCommand {
     Resume(ResumeArgs),
     /// Print all trials of a run as a table
     Export(ExportArgs),
+    /// Show the course of what a profile gains, over its verifications
+    ///
+    /// Each row is a rule, or the sizes that no rule covers where the profile sets variables; its speed-up is the geometric mean over
+    /// sizes that are the same throughout, with everything that the profile sets. Drift is named where, of 5 or more
+    /// verifications, Mann and Kendall's test finds a direction (p <= 0.05) and the median slope makes more than 2 % of it; or where
+    /// the intervals of the first and the last do not overlap and are more than 2 % apart. Ends with 4 where nothing was kept.
+    Trend(TrendArgs),
 }
 
 /// One run.
@@ -61,6 +68,19 @@ pub(crate) enum ExportFormat {
     Json,
     /// One object for each trial.
     Jsonl,
+}
+
+/// `gdrtune runs trend`.
+#[derive(Debug, Args)]
+pub(crate) struct TrendArgs {
+    /// The profile (a file, or the output folder of a run); what it sets is what its verifications are found by
+    pub(crate) profile: PathBuf,
+    /// Draw with ASCII characters only
+    #[arg(long)]
+    pub(crate) ascii: bool,
+    /// Print JSON, with every step
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `gdrtune runs resume`.

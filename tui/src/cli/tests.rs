@@ -44,7 +44,7 @@ fn wrong_use_is_explained() {
     let cases: &[(&[&str], &str)] = &[
         (&["tune", "--collectives", "all_reduce"], "unknown collective `all_reduce`: use one of allreduce,"),
         (&["tune", "--engine", "mpi"], "unknown engine `mpi`: use one of nccl, native, replay, sim"),
-        (&["tune", "--budget", "5d"], "unknown unit `d`: use s, m or h"),
+        (&["tune", "--budget", "5w"], "unknown unit `w`: use s, m, h or d"),
         (&["tune", "-w", "a", "--hostfile", "b"], "cannot be used with"),
         (
             &["tune", "--launcher", "slrum"],

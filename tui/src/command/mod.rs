@@ -2,20 +2,25 @@
 
 pub(crate) mod apply;
 pub(crate) mod bench;
+pub(crate) mod completions;
 mod detach;
+pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod emit;
+pub(crate) mod explain;
 pub(crate) mod gdr;
 pub(crate) mod install;
 pub(crate) mod lint;
 pub(crate) mod man;
 pub(crate) mod node;
 mod offline;
+mod page;
 mod presets;
 pub(crate) mod probe;
 pub(crate) mod report;
 pub(crate) mod runs;
 pub(crate) mod start;
+mod subject;
 pub(crate) mod topo;
 pub(crate) mod tune;
 pub(crate) mod verify;
@@ -208,10 +213,12 @@ fn announce(place: &Place) -> io::Result<()> {
     if let Some(about) = &place.about {
         writeln!(io::stderr(), "gdrtune: {about}")?;
     }
-    for warning in &place.warnings {
-        writeln!(io::stderr(), "gdrtune: warning: {warning}")?;
-    }
-    Ok(())
+    warn_of(place)
+}
+
+/// Says what is odd about the hosts.
+fn warn_of(place: &Place) -> io::Result<()> {
+    place.warnings.iter().try_for_each(|warning| writeln!(io::stderr(), "gdrtune: warning: {warning}"))
 }
 
 /// Hosts that cannot be used, with what can be done about it.

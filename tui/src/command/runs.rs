@@ -5,6 +5,7 @@ mod export;
 mod replay;
 mod resume;
 mod show;
+mod trend;
 
 use std::{
     io::{self, IsTerminal as _, Write},
@@ -27,6 +28,7 @@ pub(crate) fn runs(args: RunsArgs) -> Result<Exit, Failure> {
         Some(RunsCommand::Show(args)) => show::show(&args),
         Some(RunsCommand::Resume(args)) => resume::resume(args),
         Some(RunsCommand::Export(args)) => export::export(&args),
+        Some(RunsCommand::Trend(args)) => trend::trend(&args),
     }
 }
 

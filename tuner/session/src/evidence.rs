@@ -1,4 +1,5 @@
-//! What a run's store tells of the times of a job shape: the default arm at every point, and what the A/B said.
+//! What a run's store tells of the times of a job shape: the default arm at every point, and what the A/B said; and which of its
+//! records are about a shape at all.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use crate::event::{Arm, Event, Record, TrialResult};
 
 mod shape;
 
-pub use shape::{OtherShape, check_shape, measured_shapes};
+pub use shape::{OtherShape, check_shape, measured_shapes, shapes};
 
 /// Times at one point.
 #[derive(Default)]
@@ -25,19 +26,14 @@ struct Times {
 /// The default time is that of the A/B where it had the point: both arms of a ratio are from the same minutes.
 pub fn measured(records: &[Record], shape: (u32, u32)) -> Vec<Measured> {
     let mut points: BTreeMap<Point, Times> = BTreeMap::new();
-    // A run without shapes has one, whatever it calls its nodes where these are emulated.
-    let has_shapes = records.iter().any(|record| matches!(record.event, Event::Shape { .. }));
-    let mut is_of_shape = !has_shapes;
-    for record in records {
+    for record in of_shape(records, shape) {
         match &record.event {
-            Event::NodeSet { .. } => points.clear(),
-            Event::Shape { nodes, ranks, .. } => is_of_shape = (*nodes, *ranks) == shape,
-            Event::Trial(trial) if is_of_shape && trial.arm == Arm::Default => {
+            Event::Trial(trial) if trial.arm == Arm::Default => {
                 if let TrialResult::Timed { time_us, .. } = trial.result {
                     points.entry(trial.point).or_default().default_us.push(time_us);
                 }
             }
-            Event::Verdict { point, speedup, default_us, .. } if is_of_shape => {
+            Event::Verdict { point, speedup, default_us, .. } => {
                 let measured = Measured { point: *point, default_us: *default_us, ratio: Some((*speedup).into()) };
                 points.entry(*point).or_default().verdict = Some(measured);
             }
@@ -48,6 +44,28 @@ pub fn measured(records: &[Record], shape: (u32, u32)) -> Vec<Measured> {
         times.verdict.or_else(|| Some(Measured { point, default_us: median(&times.default_us)?, ratio: None }))
     };
     points.into_iter().filter_map(time).filter(|measured| 0.0 < measured.default_us).collect()
+}
+
+/// The records about one of a run's shapes, in their order: what was measured before the run went on with other nodes is not
+/// among them, nor what is told of no shape in a run of several.
+pub fn of_shape(records: &[Record], shape: (u32, u32)) -> impl Iterator<Item = &Record> {
+    // A run without shapes has one, whatever it calls its nodes where these are emulated.
+    let mut is_of_shape = !records.iter().any(|record| matches!(record.event, Event::Shape { .. }));
+    let begun = records.iter().rposition(|record| matches!(record.event, Event::NodeSet { .. })).unwrap_or(0);
+    records.iter().enumerate().filter_map(move |(place, record)| {
+        if let Event::Shape { nodes, ranks, .. } = record.event {
+            is_of_shape = (nodes, ranks) == shape;
+        }
+        (is_of_shape && begun <= place).then_some(record)
+    })
+}
+
+/// The id of the run.
+pub fn run_id(records: &[Record]) -> Option<&str> {
+    records.iter().find_map(|record| match &record.event {
+        Event::RunStarted { run, .. } => Some(run.as_str()),
+        _ => None,
+    })
 }
 
 #[cfg(test)]

@@ -5,11 +5,13 @@
 
 mod bootstrap;
 mod signed_rank;
+mod trend;
 
 pub use gdrtune_profiles::stats::{median, quantile, quantile_of_sorted};
 
 pub use bootstrap::{ArmSamples, Arms, Design, compare, round_error};
 pub use signed_rank::signed_rank;
+pub use trend::{Trend, trend};
 
 /// Quantile of the standard normal distribution that 95 % lie below.
 pub const ONE_SIDED_95: f64 = 1.645;

@@ -3,10 +3,7 @@
 use std::{fs, path::Path};
 
 use gdrtune_profiles::profile::{PointChoice, Profile};
-use gdrtune_session::{
-    event::{Event, Record},
-    evidence, store,
-};
+use gdrtune_session::{evidence, store};
 use gdrtune_tuner::predict::{Measured, measured_by_profile};
 
 use crate::{cli::EvidenceArgs, exit::Failure, paths};
@@ -37,7 +34,7 @@ pub(super) fn of_profile(args: &EvidenceArgs, path: &Path, profile: &Profile) ->
     };
     if let Some(stored) = stored {
         let records = store::read_run(&stored).map_err(Failure::usage)?.records;
-        let run = run_of(&records);
+        let run = evidence::run_id(&records);
         if run != Some(profile.run.id.as_str()) {
             let run = run.unwrap_or("none");
             let text = format!("--run: {} is of the run {run}, the profile of {}", stored.display(), profile.run.id);
@@ -48,10 +45,9 @@ pub(super) fn of_profile(args: &EvidenceArgs, path: &Path, profile: &Profile) ->
         return Ok(Evidence { measured: evidence::measured(&records, shape), shape, origin });
     }
     check(args, shapes_of(profile))?;
-    let choices = path.with_file_name(CHOICES);
-    let (picks, and) = match fs::read_to_string(&choices) {
-        Ok(text) => (picks(&text, &choices)?, format!(" and {}", choices.display())),
-        Err(_) => (Vec::new(), String::new()),
+    let (picks, and) = match picks_beside(path)? {
+        Some(picks) => (picks, format!(" and {}", path.with_file_name(CHOICES).display())),
+        None => (Vec::new(), String::new()),
     };
     let origin = format!(
         "{}{and} alone, as the store of run {} is not here: sizes that no rule covers have none, and those of one rule have the \
@@ -70,8 +66,9 @@ pub(super) fn of_run(args: &EvidenceArgs, run: &str) -> Result<Evidence, Failure
     let stored = store::find_run(&paths::runs_dir()?, run).map_err(Failure::usage)?;
     let records = store::read_run(&stored).map_err(Failure::usage)?.records;
     check(args, evidence::measured_shapes(&records))?;
-    let shape = args.shape.or_else(|| first_shape(&records)).unwrap_or_default();
-    let origin = format!("the store of run {}: medians of the default arm", run_of(&records).unwrap_or_default());
+    let shape = args.shape.or_else(|| evidence::shapes(&records).first().copied()).unwrap_or_default();
+    let origin =
+        format!("the store of run {}: medians of the default arm", evidence::run_id(&records).unwrap_or_default());
     Ok(Evidence { measured: evidence::measured(&records, shape), shape, origin })
 }
 
@@ -88,27 +85,14 @@ fn shapes_of(profile: &Profile) -> impl Iterator<Item = (u32, u32)> {
     std::iter::once((profile.cluster.nodes, profile.cluster.ranks)).chain(of_rules)
 }
 
-fn run_of(records: &[Record]) -> Option<&str> {
-    records.iter().find_map(|record| match &record.event {
-        Event::RunStarted { run, .. } => Some(run.as_str()),
-        _ => None,
-    })
-}
-
-/// The first of a run's shapes, or the only one.
-fn first_shape(records: &[Record]) -> Option<(u32, u32)> {
-    let shape = |record: &Record| match record.event {
-        Event::Shape { nodes, ranks, .. } => Some((nodes, ranks)),
-        _ => None,
-    };
-    let whole = |record: &Record| match record.event {
-        Event::RunStarted { nodes, ranks, .. } => Some((nodes, ranks)),
-        _ => None,
-    };
-    records.iter().find_map(shape).or_else(|| records.iter().find_map(whole))
-}
-
-fn picks(text: &str, path: &Path) -> Result<Vec<PointChoice>, Failure> {
-    serde_json::from_str(text)
-        .map_err(|error| Failure::usage(anyhow::Error::from(error).context(format!("read {}", path.display()))))
+/// The search's picks from the file beside a profile; `None` where there is none.
+///
+/// # Errors
+/// Wrong use: a file that holds none.
+pub(in crate::command) fn picks_beside(profile: &Path) -> Result<Option<Vec<PointChoice>>, Failure> {
+    let choices = profile.with_file_name(CHOICES);
+    let Ok(text) = fs::read_to_string(&choices) else { return Ok(None) };
+    serde_json::from_str(&text)
+        .map(Some)
+        .map_err(|error| Failure::usage(anyhow::Error::from(error).context(format!("read {}", choices.display()))))
 }

@@ -14,13 +14,12 @@ use std::{
 use gdrtune_profiles::workload::Workload;
 use gdrtune_session::output;
 
+pub(super) use self::evidence::picks_beside;
+use super::page::COLUMNS;
 use crate::{
     cli::{WorkloadArgs, WorkloadCommand},
     exit::{Exit, Failure},
 };
-
-/// Columns of everything that is for people: it is read in terminals, files and mails.
-const COLUMNS: usize = 80;
 
 pub(crate) fn workload(args: &WorkloadArgs) -> Result<Exit, Failure> {
     match &args.command {

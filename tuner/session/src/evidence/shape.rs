@@ -52,28 +52,32 @@ fn near(wanted: (u32, u32), measured: &[(u32, u32)]) -> String {
     hint(&Shown(wanted).to_string(), names.iter().map(String::as_str))
 }
 
-/// The job shapes that a run has times of, as nodes and ranks over all of them: those that it names, or the only one, which is what is
-/// left of its nodes.
-pub fn measured_shapes(records: &[Record]) -> Vec<(u32, u32)> {
-    let (mut named, mut whole, mut is_emulated) = (Vec::new(), None, false);
+/// Nodes and ranks of the shapes that a run tunes, in that order, or of the only one, which is what is left of its nodes.
+pub fn shapes(records: &[Record]) -> Vec<(u32, u32)> {
+    let (mut named, mut whole) = (Vec::new(), None);
     for record in records {
         match record.event {
-            Event::Shape { nodes, ranks, .. } => named.push((nodes, ranks)),
+            Event::Shape { nodes, ranks, .. } if !named.contains(&(nodes, ranks)) => named.push((nodes, ranks)),
             Event::RunStarted { nodes, ranks, .. } => whole = Some((nodes, ranks)),
             Event::NodeSet { nodes, ranks, .. } => {
                 named.clear();
                 whole = Some((nodes, ranks));
             }
-            Event::Emulated { .. } => is_emulated = true,
             _ => {}
         }
     }
-    if !named.is_empty() {
-        return named;
+    if named.is_empty() { whole.into_iter().collect() } else { named }
+}
+
+/// The job shapes that a run has times of: [`shapes`], and of emulated nodes, each rank may pose as one.
+pub fn measured_shapes(records: &[Record]) -> Vec<(u32, u32)> {
+    let mut shapes = shapes(records);
+    if let [(_, ranks)] = shapes[..]
+        && records.iter().any(|record| matches!(record.event, Event::Emulated { .. }))
+    {
+        shapes.push((ranks, ranks));
     }
-    // Of emulated nodes each rank may pose as one.
-    let posing = whole.filter(|_| is_emulated).map(|(_, ranks)| (ranks, ranks));
-    whole.into_iter().chain(posing).collect()
+    shapes
 }
 
 #[cfg(test)]

@@ -72,6 +72,9 @@ pub(super) fn space(
     Ok(built)
 }
 
+/// What begins the lines of [`left_out_lines`], by which they are known in a store.
+pub(crate) const NOT_SEARCHED: &str = "not searched: ";
+
 /// What is not searched, one line for each reason.
 pub(super) fn left_out_lines(left_out: &[LeftOut]) -> Vec<String> {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
@@ -81,7 +84,7 @@ pub(super) fn left_out_lines(left_out: &[LeftOut]) -> Vec<String> {
             None => reasons.push((why, vec![what])),
         }
     }
-    reasons.into_iter().map(|(why, names)| format!("not searched: {}: {why}", names.join(", "))).collect()
+    reasons.into_iter().map(|(why, names)| format!("{NOT_SEARCHED}{}: {why}", names.join(", "))).collect()
 }
 
 /// Variables that the site of any node insists on, with that node's name.
@@ -190,7 +193,7 @@ pub(super) fn emulated(cluster: &ClusterRequest, inventories: &[Inventory]) -> O
 /// `sha256:` over what a profile depends on: architecture, CPUs and interfaces of each node, in rank order.
 ///
 /// With NCCL also its version and the GPU.
-pub(super) fn fingerprint(
+pub(crate) fn fingerprint(
     cluster: &ClusterRequest,
     inventories: &[Inventory],
     report: Option<&EngineReport>,
