@@ -1,5 +1,6 @@
 //! The command line. Only definitions and their direct checks: what a command does is in `command/`.
 
+mod completions;
 mod deploy;
 mod doctor;
 mod examples;
@@ -32,6 +33,7 @@ use gdrtune_wire::WorkerCommand;
 pub(crate) use self::parse::parse_duration_s;
 use self::parse::{parse_choice, parse_named, parse_worker_command};
 pub(crate) use self::{
+    completions::{CompletionsArgs, ShellArg},
     deploy::{ApplyArgs, EmitArgs, InstallArgs},
     doctor::{DoctorArgs, DoctorCommand},
     explain::{DiffArgs, ExplainArgs},
@@ -201,24 +203,6 @@ pub(crate) struct ManArgs {
     /// The command, such as tune or runs resume; without one, the page of gdrtune itself, with the keys of the terminal UI
     #[arg(value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
-}
-
-/// `gdrtune completions`.
-#[derive(Debug, Args)]
-pub(crate) struct CompletionsArgs {
-    /// The shell
-    pub(crate) shell: ShellArg,
-}
-
-/// Shells that are completed in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ShellArg {
-    /// bash.
-    Bash,
-    /// zsh.
-    Zsh,
-    /// fish.
-    Fish,
 }
 
 /// How a run is shown.
@@ -501,7 +485,7 @@ pub(crate) struct BenchArgs {
     /// What to run, such as ring/simple/2 (default: the engine's own choice)
     #[arg(long, value_name = "ALGORITHM/PROTOCOL[/CHANNELS]", value_parser = parse_choice)]
     pub(crate) choice: Option<gdrtune_profiles::vocab::Choice>,
-    /// Measure although hosts differ in what NCCL needs alike
+    /// Measure although hosts differ in what NCCL needs alike; replace the file of --csv where it is there already
     #[arg(long)]
     pub(crate) force: bool,
     /// Go on without hosts that cannot be started, or are refused, while N are left; the exit code is 101 then

@@ -25,7 +25,9 @@ impl Page {
 
     /// Words, broken into lines.
     pub(super) fn words(&mut self, words: &str) {
-        text::wrap(words, COLUMNS).iter().for_each(|line| self.line(line));
+        for line in text::wrap(words, COLUMNS) {
+            self.line(&line);
+        }
     }
 
     /// Words with a label before the first line of them.

@@ -1,9 +1,6 @@
 //! What `explain` and `diff` are asked about: a profile, or a run, with what is known of each beside it.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 use gdrtune_profiles::{
     diagnostic::printable,
@@ -43,7 +40,7 @@ pub(super) fn load(named: &str) -> Result<Loaded, Failure> {
         return of_profile(path);
     }
     // What looks like a path is none of a run.
-    if named.contains('/') && !path.exists() || named.ends_with(".toml") {
+    if !path.exists() && (named.contains('/') || path.extension().is_some_and(|extension| extension == "toml")) {
         return of_profile(path);
     }
     of_run(&store::find_run(&paths::runs_dir()?, named).map_err(|error| {
@@ -73,22 +70,23 @@ fn of_profile(path: &Path) -> Result<Loaded, Failure> {
     Ok(loaded)
 }
 
-fn of_run(path: &PathBuf) -> Result<Loaded, Failure> {
+fn of_run(path: &Path) -> Result<Loaded, Failure> {
     let records = store::read_run(path).map_err(Failure::usage)?.records;
     let Some(run) = evidence::run_id(&records).map(str::to_owned) else {
         return Err(Failure::usage_text(format!("{} holds no run", path.display())));
     };
-    let told = records.iter().rev().find_map(|record| match &record.event {
+    // What was told of other nodes is none of what the run came to.
+    let mut of_nodes = records.iter().rev().take_while(|record| !matches!(record.event, Event::NodeSet { .. }));
+    let told = of_nodes.find_map(|record| match &record.event {
         Event::Profile { profile, .. } => Some((**profile).clone()),
         _ => None,
     });
     let mut notes = Vec::new();
-    let profile = match told.or_else(|| written(&records, &run)) {
-        Some(profile) => profile,
-        None => {
-            notes.push("the run has not come to a profile".to_owned());
-            empty(&records, run.clone())
-        }
+    let profile = if let Some(profile) = told.or_else(|| written(&records, &run)) {
+        profile
+    } else {
+        notes.push("the run has not come to a profile".to_owned());
+        empty(&records, run.clone())
     };
     Ok(Loaded { name: format!("run {}", printable(&run)), profile, records: Some(records), picks: Vec::new(), notes })
 }

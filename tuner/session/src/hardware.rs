@@ -75,7 +75,9 @@ impl Hardware {
 /// `8 x NVIDIA H200`.
 fn gpus(gpus: &[GpuFacts]) -> String {
     let mut models: BTreeMap<&str, u32> = BTreeMap::new();
-    gpus.iter().for_each(|gpu| *models.entry(&gpu.model).or_default() += 1);
+    for gpu in gpus {
+        *models.entry(&gpu.model).or_default() += 1;
+    }
     models.iter().map(|(model, count)| format!("{count} x {model}")).collect::<Vec<_>>().join(", ")
 }
 

@@ -94,7 +94,9 @@ impl<'a> Explained<'a> {
                 settings::list(self, &mut page);
             }
         }
-        collectives.iter().for_each(|&collective| table::table(self, collective, &mut page));
+        for collective in collectives {
+            table::table(self, collective, &mut page);
+        }
         if !args.table {
             page.words("One size: gdrtune explain ... COLLECTIVE SIZE; one variable: gdrtune explain ... --env NAME");
         }

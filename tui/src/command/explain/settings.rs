@@ -37,8 +37,12 @@ pub(super) fn setting(explained: &Explained<'_>, answer: &SettingAnswer<'_>) -> 
     for tried in &answer.values {
         page.item("", &value_words(tried));
     }
-    answer.left_out.iter().for_each(|sentence| page.item("left out", sentence));
-    answer.not_searched.iter().for_each(|sentence| page.item("", sentence));
+    for sentence in &answer.left_out {
+        page.item("left out", sentence);
+    }
+    for sentence in &answer.not_searched {
+        page.item("", sentence);
+    }
     page.into_text()
 }
 
@@ -99,7 +103,7 @@ fn value_words(tried: &ValueTried) -> String {
     match tried.best_score {
         _ if tried.environments == 0 => format!("{value}: not tried"),
         Some(score) => {
-            format!("{value}: in {environments}, the best with {:.1} % of the defaults' time", score * 100.0)
+            format!("{value}: in {environments}, best {:.1} % of the defaults' time", score * 100.0)
         }
         None => format!("{value}: in {environments}, none of which could be scored"),
     }

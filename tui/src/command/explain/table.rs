@@ -54,11 +54,9 @@ fn kept(explained: &Explained<'_>, collective: Collective, stretch: Stretch<'_>)
     let found = words.iter().filter(|(number, _)| *number > 0);
     let found: Vec<(usize, &str)> = found.copied().collect();
     let sizes = count(measured.len() as u64, "size");
-    match found.as_slice() {
-        [(_, only)] => format!("{sizes}: {only}"),
-        _ => {
-            let found: Vec<String> = found.iter().map(|(number, what)| format!("{number} {what}")).collect();
-            format!("{sizes}: {}", found.join(", "))
-        }
+    if let [(_, only)] = found.as_slice() {
+        return format!("{sizes}: {only}");
     }
+    let found: Vec<String> = found.iter().map(|(number, what)| format!("{number} {what}")).collect();
+    format!("{sizes}: {}", found.join(", "))
 }

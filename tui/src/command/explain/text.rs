@@ -7,16 +7,19 @@ use gdrtune_profiles::{
     size::Size,
     vocab::{Choice, Environment, Point},
 };
-use gdrtune_session::explain::{Answer, Crossing, Judged, Neighbour, OwnChoice, Tried};
+use gdrtune_session::{
+    event::Decision,
+    explain::{Answer, Crossing, Judged, Neighbour, OwnChoice, Tried},
+};
 
 use super::{Explained, Page, shape_words};
 use crate::{
-    command::page::{evidence, own_choice},
-    headless::{decision_name, failure_name},
+    command::page::{COLUMNS, evidence, own_choice},
+    headless::failure_name,
     ui::text,
 };
 
-/// Choices that were tried and are shown; `--json` has the others.
+/// Choices that were tried with the settings that ship, and are shown; of others and of failed ones half as many. `--json` has all.
 const SHOWN: usize = 8;
 
 /// The whole page.
@@ -36,7 +39,9 @@ pub(super) fn call(explained: &Explained<'_>, answer: &Answer<'_>) -> String {
     }
     settings(explained, &mut page);
     let sentences = explained.story.map(|story| story.left_out_at(answer.point)).unwrap_or_default();
-    sentences.iter().for_each(|sentence| page.item("left out", sentence));
+    for sentence in sentences {
+        page.item("left out", sentence);
+    }
     tried(explained, answer, &mut page);
     page.into_text()
 }
@@ -137,13 +142,23 @@ fn here(answer: &Answer<'_>, page: &mut Page) {
 
 fn pick_words(pick: &PointChoice) -> String {
     let samples = text::count(u64::from(pick.samples), "sample");
-    format!("took {} for best here ({:.1} us, {samples}), which did not pass", pick.choice, pick.median_us)
+    format!("took {} for best here ({:.1} us, {samples}), which does not ship", pick.choice, pick.median_us)
 }
 
 fn judged_words(judged: &Judged) -> String {
     let Judged { speedup, default_us, tuned_us, decision, note } = judged;
     let note = if note.is_empty() { String::new() } else { format!(" ({note})") };
-    format!("last A/B {default_us:.1} to {tuned_us:.1} us, {}: {}{note}", evidence(speedup), decision_name(*decision))
+    format!("last A/B {default_us:.1} to {tuned_us:.1} us, {}: {}{note}", evidence(speedup), decided(*decision))
+}
+
+/// What a verdict says of a size. Whether something ships there is the matter of rules and settings as a whole.
+const fn decided(decision: Decision) -> &'static str {
+    match decision {
+        Decision::Ship => "surely faster",
+        Decision::Keep => "no sure gain",
+        Decision::Regression => "surely slower",
+        Decision::TooNoisy => "too noisy to say",
+    }
 }
 
 fn neighbour_words(explained: &Explained<'_>, answer: &Answer<'_>, neighbour: &Neighbour<'_>) -> String {
@@ -204,40 +219,46 @@ fn tried(explained: &Explained<'_>, answer: &Answer<'_>, page: &mut Page) {
     page.line("");
     page.line("tried in the search      median us  samples  why not");
     if let Some(own) = story.tried.iter().find(is_shipped).filter(|own| own.choice.is_some()) {
-        page.line(&row(own, &environment, "ships"));
+        row(own, &environment, "ships", page);
     }
-    let (timed, failed): (Vec<&Tried>, Vec<&Tried>) = others.iter().partition(|tried| tried.times.is_some());
-    for tried in timed.iter().take(SHOWN) {
-        page.line(&row(tried, &environment, &why(tried, reference_us)));
+    let is_here = |tried: &&&Tried| tried.environment == environment;
+    let timed = || others.iter().filter(|tried| tried.times.is_some());
+    let failed = || others.iter().filter(|tried| tried.times.is_none());
+    // What has the settings that ship comes first: of the others it is not the choice that keeps them from shipping.
+    let here = timed().filter(is_here).take(SHOWN);
+    let elsewhere = timed().filter(|tried| !is_here(tried)).take(SHOWN / 2);
+    let shown: Vec<&Tried> = here.chain(elsewhere).chain(failed().take(SHOWN / 2)).copied().collect();
+    for tried in &shown {
+        row(tried, &environment, &why(tried, &environment, reference_us), page);
     }
-    for tried in failed.iter().take(SHOWN) {
-        page.line(&row(tried, &environment, &why(tried, None)));
-    }
-    let more = others.len() - timed.len().min(SHOWN) - failed.len().min(SHOWN);
-    if more > 0 {
-        page.words(&format!("{more} more that were slower, or failed: --json has all"));
+    if let more @ 1.. = others.len() - shown.len() {
+        page.words(&format!("{more} more, slower or failed too: --json has all"));
     }
 }
 
-fn row(tried: &Tried, shipped: &Environment, why: &str) -> String {
+/// Columns before the reason.
+const BEFORE_WHY: usize = 45;
+
+fn row(tried: &Tried, shipped: &Environment, why: &str, page: &mut Page) {
     let choice = tried.choice.map_or_else(|| "own choice".to_owned(), |choice: Choice| choice.to_string());
     let (median, samples) = match tried.times {
         Some(times) => (format!("{:.1}", times.median_us), times.samples.to_string()),
         None => ("-".to_owned(), "0".to_owned()),
     };
-    let elsewhere = if tried.environment == *shipped {
-        String::new()
-    } else {
-        format!(" [{}]", environment_words(&tried.environment))
-    };
-    format!("  {choice:<22}{median:>10}{samples:>9}  {why}{elsewhere}")
+    let is_shipped = tried.environment == *shipped;
+    let elsewhere = if is_shipped { String::new() } else { format!(" [{}]", environment_words(&tried.environment)) };
+    let mut before = format!("  {choice:<22}{median:>10}{samples:>9}");
+    for line in text::wrap(&format!("{why}{elsewhere}"), COLUMNS - BEFORE_WHY) {
+        page.line(&format!("{before:<BEFORE_WHY$}{line}"));
+        before.clear();
+    }
 }
 
 fn environment_words(environment: &Environment) -> String {
     if environment.is_empty() { "nothing set".to_owned() } else { environment.to_string() }
 }
 
-fn why(tried: &Tried, reference_us: Option<f64>) -> String {
+fn why(tried: &Tried, shipped: &Environment, reference_us: Option<f64>) -> String {
     let failures = tried.failures.iter().map(|(kind, count, words)| match count {
         1 => format!("{}: {words}", failure_name(*kind)),
         _ => format!("{}, {count} times: {words}", failure_name(*kind)),
@@ -248,7 +269,8 @@ fn why(tried: &Tried, reference_us: Option<f64>) -> String {
     if reasons.is_empty()
         && let (Some(times), Some(reference_us)) = (tried.times, reference_us)
     {
-        reasons.push(format!("{:.2} times as long", times.median_us / reference_us));
+        let settings = if tried.environment == *shipped { "" } else { ", with settings that do not ship" };
+        reasons.push(format!("{:.2} times as long{settings}", times.median_us / reference_us));
     }
     reasons.join("; ")
 }

@@ -25,7 +25,9 @@ pub(super) fn trend(args: &TrendArgs) -> Result<Exit, Failure> {
     let profile = read_profile(&args.profile)?.profile;
     let dir = paths::verifications_dir()?;
     let kept = verifications::kept(&dir, &profile).map_err(anyhow::Error::from)?;
-    kept.unreadable.iter().for_each(|problem| say(&format!("left out: {problem}")));
+    for problem in &kept.unreadable {
+        say(&format!("left out: {problem}"));
+    }
     let courses = verifications::courses(&profile, &kept.all);
     if courses.is_empty() {
         let text = format!("no verification of {} is kept in {}", args.profile.display(), dir.display());
@@ -34,15 +36,16 @@ pub(super) fn trend(args: &TrendArgs) -> Result<Exit, Failure> {
     }
     let charset = if args.ascii { Charset::Ascii } else { Charset::of_environment(|name| std::env::var(name).ok()) };
     let name = args.profile.display().to_string();
-    let printed = match args.json {
-        true => format!("{:#}\n", document(&profile, &kept.all, &courses)),
-        false => page(&name, &profile, &kept.all, &courses, Glyphs::of(charset)),
+    let printed = if args.json {
+        format!("{:#}\n", document(&profile, &kept.all, &courses))
+    } else {
+        page(&name, &profile, &kept.all, &courses, &Glyphs::of(charset))
     };
     io::stdout().lock().write_all(printed.as_bytes())?;
     Ok(Exit::Done)
 }
 
-fn page(name: &str, profile: &Profile, all: &[Verification], courses: &[Course<'_>], glyphs: Glyphs) -> String {
+fn page(name: &str, profile: &Profile, all: &[Verification], courses: &[Course<'_>], glyphs: &Glyphs) -> String {
     let mut page = Page::default();
     let day =
         |one: Option<&Verification>| one.map(|one| one.id.chars().take(10).collect::<String>()).unwrap_or_default();
@@ -88,7 +91,7 @@ fn versions(all: &[Verification], page: &mut Page) {
     }
 }
 
-fn course_lines(course: &Course<'_>, glyphs: Glyphs, page: &mut Page) {
+fn course_lines(course: &Course<'_>, glyphs: &Glyphs, page: &mut Page) {
     let ratio = |step: Option<&Step<'_>>| step.map(|step| text::ratio(step.median)).unwrap_or_default();
     let shipped = match course.of {
         Of::Rule(_, rule) => text::ratio(rule.speedup.median),
@@ -114,7 +117,7 @@ fn course_lines(course: &Course<'_>, glyphs: Glyphs, page: &mut Page) {
 }
 
 /// The medians from the least to the most of them; the last of many.
-fn sparkline(steps: &[Step<'_>], glyphs: Glyphs) -> String {
+fn sparkline(steps: &[Step<'_>], glyphs: &Glyphs) -> String {
     let medians: Vec<f64> = steps.iter().skip(steps.len().saturating_sub(DRAWN)).map(|step| step.median).collect();
     let least = medians.iter().copied().fold(f64::INFINITY, f64::min);
     let most = medians.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -228,10 +231,10 @@ mod tests {
             .chain([verification(6, "2.29.1", &[(4096, 1.0)])])
             .collect();
         let courses = verifications::courses(&profile, &all);
-        let shown = page("tuned/profile.toml", &profile, &all, &courses, Glyphs::of(Charset::Unicode));
+        let shown = page("tuned/profile.toml", &profile, &all, &courses, &Glyphs::of(Charset::Unicode));
         insta::assert_snapshot!("trend", shown);
         assert!(shown.lines().all(|line| text::width(line) <= 80), "{shown}");
-        let ascii = page("p", &profile, &all, &courses, Glyphs::of(Charset::Ascii));
+        let ascii = page("p", &profile, &all, &courses, &Glyphs::of(Charset::Ascii));
         assert!(ascii.is_ascii(), "{ascii}");
     }
 }

@@ -129,7 +129,8 @@ fn line(points: &[(Point, Stored, f64)]) -> String {
     let number = |wanted: Stored| points.iter().filter(|(_, decision, _)| *decision == wanted).count();
     let others = [(Stored::Keep, "no sure difference"), (Stored::TooNoisy, "too noisy")];
     let others = others.iter().map(|(wanted, what)| (number(*wanted), what)).filter(|(number, _)| *number > 0);
-    let others: String = others.map(|(number, what)| format!(", {number} {what}")).collect();
+    let others: Vec<String> = others.map(|(number, what)| format!(", {number} {what}")).collect();
+    let others = others.concat();
     let mean = geometric_mean(&points.iter().map(|(.., median)| *median).collect::<Vec<_>>());
     let mean = mean.map(|mean| format!("; {mean:.2}x over all")).unwrap_or_default();
     let all = count(points.len() as u64, "size");

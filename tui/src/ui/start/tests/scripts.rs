@@ -97,7 +97,7 @@ fn what_is_wrong_is_said_beside_its_field() {
         ("Tab Tab Tab Tab Tab ^U", FieldId::Sizes, "no size"),
         ("Tab Tab Tab Tab Tab ^U '4M-1K", FieldId::Sizes, "4M-1K"),
         ("Shift-Tab Shift-Tab Shift-Tab Shift-Tab '0", FieldId::Trials, "0 is not in 1.."),
-        ("Shift-Tab Shift-Tab Shift-Tab Shift-Tab Shift-Tab '5d", FieldId::Budget, "unknown unit `d`"),
+        ("Shift-Tab Shift-Tab Shift-Tab Shift-Tab Shift-Tab '5w", FieldId::Budget, "unknown unit `w`"),
         ("Shift-Tab Shift-Tab 'it's", FieldId::More, "a quotation is not closed"),
     ] {
         let mut state = lists(SIZE);
