@@ -119,6 +119,9 @@ Examples:
     gdrtune topo -w 'node[01-04]' --bindings
   A machine that you are not on:
     ssh node07 nvidia-smi topo -m | gdrtune topo --from -
+  Record this machine, and look at it elsewhere:
+    gdrtune topo --record node07
+    gdrtune topo --from node07
   All that is known of each, for a program:
     gdrtune topo -w 'node[01-04]' --inventory --format json";
 
