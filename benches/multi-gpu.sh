@@ -180,6 +180,8 @@ tune() {
 }
 
 grid() {
+  # Of a step that was ended before.
+  rm -f "$dir/default.csv" "$dir/grid.csv"
   gdrtune bench --collectives "$COLLECTIVES" --sizes "${GRID_SIZES:-1K-256M}" --repeats "${GRID_REPEATS:-3}" \
     --csv "$dir/default.csv" >"$dir/default.txt" || return
   local rc=0

@@ -57,6 +57,12 @@ pub enum BlockCause {
     /// No place for it.
     #[error("{0}")]
     NoPlace(&'static str),
+    /// A script whose lines end in CRLF.
+    #[error("the line ends in CRLF: a shell takes the carriage return as part of the last word, in the block as well")]
+    CarriageReturn,
+    /// A block in a place that nobody reads.
+    #[error("the managed block does nothing here: {0}")]
+    Unrun(String),
 }
 
 /// A block in a file.
@@ -68,6 +74,8 @@ pub struct Found {
     pub lines: (usize, usize),
     /// Whether what is between the marks is as gdrtune wrote it.
     pub is_untouched: bool,
+    /// Whether a line of it ends in CRLF.
+    has_crlf: bool,
     /// What is between the marks, with LF line breaks.
     body: Vec<u8>,
 }
@@ -118,6 +126,7 @@ pub fn find(bytes: &[u8], file: &str) -> Result<Option<Found>, BlockError> {
                 bytes: from..start + line.len(),
                 lines: (first, number),
                 is_untouched: hash == fingerprint(&body).as_bytes(),
+                has_crlf: lines(&bytes[from..start]).any(|(_, line)| line.ends_with(b"\r\n")),
                 body,
             });
         }
@@ -129,22 +138,33 @@ pub fn find(bytes: &[u8], file: &str) -> Result<Option<Found>, BlockError> {
 }
 
 /// What a file's block is to the text that a profile gives.
-pub fn state(found: Option<&Found>, text: &str) -> State {
+pub fn state(place: Place, found: Option<&Found>, text: &str) -> State {
     match found {
         None => State::Missing,
         Some(found) if !found.is_untouched => State::Edited,
+        Some(found) if found.has_crlf && !place.takes_crlf() => State::Stale,
         Some(found) if found.body == text.as_bytes() => State::Current,
         Some(_) => State::Stale,
     }
 }
 
+/// Why a block in this file, `found` where it has one, does not do what it says.
+///
+/// # Errors
+/// [`BlockError`] with the line.
+pub fn check_place(bytes: &[u8], place: Place, found: Option<&Found>, file: &str) -> Result<(), BlockError> {
+    place.obstacle(bytes, found).map_or(Ok(()), |(line, cause)| Err(BlockError { file: file.to_owned(), line, cause }))
+}
+
 /// The file with `text` as its block: in the place of the one that it has, else where it belongs.
 ///
 /// # Errors
-/// [`BlockError`] as of [`find`], or where there is no place for it.
+/// [`BlockError`] as of [`find`] and [`check_place`], or where there is no place for it.
 pub fn apply(bytes: &[u8], place: Place, text: &str, file: &str) -> Result<Vec<u8>, BlockError> {
     let found = find(bytes, file)?;
+    check_place(bytes, place, found.as_ref(), file)?;
     let line_break = match &found {
+        _ if !place.takes_crlf() => b"\n",
         Some(found) => break_of(&bytes[found.bytes.clone()]),
         None => break_of(bytes),
     };

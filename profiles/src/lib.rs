@@ -22,6 +22,7 @@
 //! | [`lint`] | traps in the files that jobs have already: readers for six kinds of files, a table of rules |
 //! | [`workload`], [`space`], [`setting`] | what a job calls how often; what is searched; `NAME=VALUE` texts. With presets |
 //! | [`diagnostic`], [`nearest`], [`source`] | findings with file and line; the nearest known name; errors of our TOML files |
+//! | [`stats`], [`json`] | medians and quantiles; JSON that is safe to show |
 
 pub mod bindings;
 pub mod block;
@@ -31,6 +32,7 @@ pub mod emit;
 pub mod gdr;
 pub mod grammar;
 pub mod install;
+pub mod json;
 pub mod knob;
 pub mod lint;
 pub mod matrix;
@@ -40,6 +42,7 @@ pub mod setting;
 pub mod size;
 pub mod source;
 pub mod space;
+pub mod stats;
 pub mod topology;
 pub mod version;
 pub mod vocab;

@@ -145,6 +145,21 @@ pub fn assigned(input: Input<'_>) -> Vec<Assigned> {
     LintFile::read(input).settings.iter().map(of).collect()
 }
 
+/// Lines of a script that its shell never runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unrun {
+    /// First and last, counted from 1.
+    pub lines: (usize, usize),
+    /// Why, as the end of a sentence about what is there.
+    pub why: String,
+}
+
+/// Here-documents, what is below an `exit` that is always run, and branches after `false`. Conditions that depend on anything are
+/// taken to hold.
+pub fn unrun(script: &str) -> Vec<Unrun> {
+    shell::unrun(script)
+}
+
 /// A rule that only says that a variable is there has nothing to add where another says what is wrong with it.
 fn drop_repeated(found: &mut Vec<(usize, Finding)>) {
     let is_specific = |finding: &Finding| !finding.rule.is_general && Severity::Warning <= finding.rule.severity;

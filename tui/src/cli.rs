@@ -455,7 +455,7 @@ pub(crate) struct BenchArgs {
     /// What to run, such as ring/simple/2 (default: the engine's own choice)
     #[arg(long, value_name = "ALGORITHM/PROTOCOL[/CHANNELS]", value_parser = parse_choice)]
     pub(crate) choice: Option<gdrtune_profiles::vocab::Choice>,
-    /// Measure although hosts differ in what NCCL needs alike
+    /// Measure although hosts differ in what NCCL needs alike; replace the file of --csv where it is there already
     #[arg(long)]
     pub(crate) force: bool,
     /// Go on without hosts that cannot be started, or are refused, while N are left; the exit code is 101 then

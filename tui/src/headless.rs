@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use gdrtune_profiles::{profile::Speedup, vocab::Point};
+use gdrtune_profiles::{json::escape, profile::Speedup, vocab::Point};
 use gdrtune_session::event::{
     Arm, Decision, Event, Failure, Level, NodeState, Phase, Record, Trial, TrialResult, goal_words, without,
 };
@@ -44,9 +44,9 @@ pub(crate) struct JsonLines<W>(pub W);
 
 impl<W: Write + Send> Progress for JsonLines<W> {
     fn show(&mut self, record: &Record) -> io::Result<()> {
-        let mut line = serde_json::to_vec(record)?;
-        line.push(b'\n');
-        self.0.write_all(&line)?;
+        let mut line = escape(serde_json::to_string(record)?);
+        line.push('\n');
+        self.0.write_all(line.as_bytes())?;
         self.0.flush()
     }
 

@@ -151,6 +151,31 @@ fn what_takes_no_block_is_refused_with_the_next_step() {
 }
 
 #[test]
+fn carriage_returns_and_here_documents_are_refused_with_the_command_that_mends_it() {
+    let home = Home::new();
+    for command in ["--yes", "--check"] {
+        fs::write(home.path("job.sbatch"), SCRIPT.replace('\n', "\r\n")).unwrap();
+        let run = home.apply(&["job.sbatch", "--profile", "profile.toml", command]);
+        assert_eq!(run.status.code(), Some(if command == "--check" { 6 } else { 2 }));
+        let said = stderr(&run);
+        assert!(said.contains("job.sbatch:1: the line ends in CRLF: a shell takes the carriage return"), "{said}");
+        assert_eq!(home.text("job.sbatch"), SCRIPT.replace('\n', "\r\n"));
+        let mend = said.lines().find_map(|line| line.split_once("sed -i")).unwrap().1;
+        run_in(home.0.path(), "sh", &["-c", &format!("sed -i{mend}")]);
+        assert_eq!(home.text("job.sbatch"), SCRIPT, "{said}");
+    }
+    home.put_in();
+    let text = home.text("job.sbatch");
+    let (head, block) = text.split_once("# gdrtune: begin").unwrap();
+    fs::write(home.path("job.sbatch"), format!("{head}cat <<EOF >x\n# gdrtune: begin{block}\nEOF\n")).unwrap();
+    let (code, said) = home.check();
+    assert_eq!(code, Some(6));
+    let why =
+        "job.sbatch:4: the managed block does nothing here: it is in the here-document of line 3, which this script";
+    assert!(said.contains(why) && said.contains("--remove"), "{said}");
+}
+
+#[test]
 fn a_profile_without_settings_gives_a_block_of_comments_and_says_so() {
     let home = Home::new();
     let text = home.text("profile.toml");

@@ -94,6 +94,15 @@ fn settings_of_the_search_are_checked() {
     expect(&[], &["tune", "--add", "NCCL_BUFSIZE=4096", "--headless"], 2, &["did you mean NCCL_BUFFSIZE?"]);
     expect(&[], &["tune", "--add", "NCCL_BUFFSIZE=4096,4M", "--headless"], 2, &["NCCL_BUFFSIZE: ", "4M"]);
     expect(&[], &["tune", "--add", "NCCL_PROTO=LL128", "--headless"], 2, &["NCCL_PROTO cannot be searched"]);
+    let ceilings = |gbs| {
+        format!(
+            r#"{{"links": [{{"node": "a", "hca": "mlx5_0", "port": 1, "peer": "b", "outcome": {{"measured": {{"gbs": {gbs}}}}}}}]}}"#
+        )
+    };
+    let tune = ["tune", "--ceilings", "c.json", "--headless"];
+    expect(&[("c.json", &ceilings("-3"))], &tune, 2, &["c.json: links[0] (mlx5_0:1 of a to b): gbs is -3"]);
+    expect(&[("c.json", &ceilings("1e999"))], &tune, 2, &["c.json: number out of range at line 1 column "]);
+    expect(&[("c.json", &ceilings("NaN"))], &tune, 2, &["c.json: expected value at line 1 column "]);
     expect(&[], &["bench", "--env", "A"], 2, &["NAME=VALUE"]);
     expect(&[], &["bench", "--graph"], 2, &["--graph: the native engine has none: use --engine nccl"]);
     expect(&[], &["bench", "--register-buffers"], 2, &["--register-buffers: the native engine has none"]);

@@ -39,7 +39,7 @@ fn every_choice_is_measured_and_kept() {
 fn one_setting_is_kept_the_same_way() {
     let home = tempfile::tempdir().unwrap();
     for (choice, has_choice) in [(None, false), (Some("--choice=ring/simple/2"), true)] {
-        let run = output(gdrtune(home.path()).args(MEASURE).args(["--csv", "one.csv"]).args(choice));
+        let run = output(gdrtune(home.path()).args(MEASURE).args(["--csv", "one.csv", "--force"]).args(choice));
         assert!(run.status.success(), "{}", stderr(&run));
         let grid = Grid::parse(&fs::read_to_string(home.path().join("one.csv")).unwrap()).unwrap();
         let cells = &grid.environments[&Environment::new()];
@@ -54,6 +54,11 @@ fn a_file_that_cannot_be_written_is_named_before_anything_runs() {
     let run = output(gdrtune(home.path()).args(MEASURE).args(["--csv", "missing/grid.csv"]));
     assert_eq!(run.status.code(), Some(2));
     assert!(stderr(&run).contains("write --csv missing/grid.csv: No such file"), "{}", stderr(&run));
+    fs::write(home.path().join("grid.csv"), "an hour's samples\n").unwrap();
+    let run = output(gdrtune(home.path()).args(MEASURE).args(["--csv", "grid.csv"]));
+    assert_eq!(run.status.code(), Some(2));
+    assert!(stderr(&run).contains("grid.csv is there already"), "{}", stderr(&run));
+    assert_eq!(fs::read_to_string(home.path().join("grid.csv")).unwrap(), "an hour's samples\n");
 }
 
 #[test]

@@ -66,11 +66,19 @@ fn eight_machines_are_looked_at() {
     for machine in MACHINES {
         let home = memory();
         tree(home.path(), machine);
-        let run = doctor(home.path(), &["--from", machine]);
+        let run = doctor(home.path(), &["--from", machine, "-v"]);
         let said = text(&run);
         insta::assert_snapshot!(machine, said);
         assert_eq!(run.status.code(), Some(if said.contains("✗ FAIL") { 6 } else { 0 }), "{}", stderr(&run));
-        assert!(said.lines().all(|line| line.chars().count() <= 80), "{said}");
+        let commands = ["      for b in ", "      export ", "      printf "];
+        let is_command = |line: &str| commands.iter().any(|begin| line.starts_with(begin));
+        assert!(said.lines().all(|line| line.chars().count() <= 80 || is_command(line)), "{said}");
+        // Without -v it is the same but for what is well or was left out.
+        let folded = text(&doctor(home.path(), &["--from", machine]));
+        let faults = said.split("- SKIP\n").next().unwrap();
+        let count = |text: &str| text.lines().find(|line| line.contains(" findings: ")).unwrap().to_owned();
+        assert!(folded.starts_with(faults) && count(&folded) == count(&said), "{folded}");
+        assert_eq!(folded.lines().count() - faults.lines().count(), if faults.is_empty() { 2 } else { 3 }, "{folded}");
         let document = json(home.path(), &["--from", machine], run.status.code().unwrap());
         let counted: u64 = document["counts"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
         assert_eq!(counted, document["findings"].as_array().unwrap().len() as u64);
@@ -268,7 +276,7 @@ fn sixteen_hosts_are_looked_at_in_time_whether_or_not_one_is_broken() {
 #[test]
 fn this_machine_alone_is_looked_at_without_any_host() {
     let home = tempfile::tempdir().unwrap();
-    let run = doctor(home.path(), &[]);
+    let run = doctor(home.path(), &["--verbose"]);
     assert!(matches!(run.status.code(), Some(0 | 6)), "{}", stderr(&run));
     let said = text(&run);
     assert!(said.contains("\n1 host, ") && said.contains("host-agent"), "{said}");

@@ -149,6 +149,16 @@ fn logs_are_explained_from_files_and_from_standard_input() {
     assert_eq!(code, Some(0), "{text}{log}");
     let document: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&document["gdr_connections"], &document["hosts"][2]), (&16.into(), &"solo".into()));
+    // The same log under another name, too.
+    let (_, once, _) = run(&["far-hca-2.19.log"], &[]);
+    let (code, text, log) = run(&["far-hca-2.19.log", "./far-hca-2.19.log"], &[]);
+    assert!(code == Some(6) && text == once, "{text}{log}");
+    assert!(log.contains("./far-hca-2.19.log: the same file again, which counts once"), "{log}");
+    let mut narrow = gdrtune(home.path());
+    let narrow = output(narrow.current_dir(&logs).env("COLUMNS", "80").args(["gdr", "--log", "far-hca-2.19.log"]));
+    let narrow = String::from_utf8(narrow.stdout).unwrap();
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert!(narrow.lines().all(|line| line.chars().count() <= 80) && words(&narrow) == words(&once), "{narrow}");
     let (code, _, log) = run(&["not-nccl.log"], &[]);
     assert!(code == Some(4) && log.contains("NCCL_DEBUG=INFO"), "{log}");
     let (code, _, log) = run(&["missing.log"], &[]);

@@ -147,6 +147,10 @@ fn a_report_is_made_from_the_store_alone_and_is_the_same_each_time() {
     for plot in ["busbw", "latency", "speedup", "choices"] {
         assert!(made(&format!("plots/allreduce-{plot}.svg")).starts_with("<svg xmlns="), "{plot}");
     }
+    let refused = output(gdrtune(run.home.path()).args(["report", "last", "--html", "new.html", "--csv", "r.csv"]));
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("r.csv is there already") && !run.home.path().join("new.html").exists());
+    assert_eq!(run.ask(&["report", "last", "--csv", "r.csv", "--force"]), "");
     let store = run.store();
     let several = run.ask(&["report", "last", store.to_str().unwrap(), "--html", "all", "--svg", "all"]);
     assert_eq!((several, made(&format!("all/{id}.html"))), (String::new(), html), "of several, a folder");

@@ -11,6 +11,7 @@ use std::{
 };
 
 use common::{gdrtune, output, root, stderr, sysfs};
+use gdrtune_node::inventory;
 use serde_json::Value;
 
 /// The recorded machines.
@@ -64,6 +65,57 @@ fn eight_machines_are_shown_as_they_are() {
         insta::assert_snapshot!(machine, text);
         assert_eq!(said, "", "{machine}");
     }
+}
+
+/// On a terminal of 80 columns, every cell of every table is there, and nothing is wider but what may be pasted.
+#[test]
+fn nothing_is_wider_than_the_terminal() {
+    let both = [("dgx-a100", &*description("dgx-a100")), ("aws-p5", &*description("aws-p5"))];
+    let home = trees(&both);
+    for (columns, args) in [("80", &["--bindings"][..]), ("60", &[])] {
+        let from = ["--from", "dgx-a100", "aws-p5"];
+        let (whole, _) = topo(home.path(), &[&from[..], args].concat(), 0);
+        let run = output(gdrtune(home.path()).env("COLUMNS", columns).arg("topo").args(from).args(args));
+        let narrow = String::from_utf8(run.stdout).unwrap();
+        let wide = |line: &&str| columns.parse::<usize>().unwrap() < line.chars().count();
+        let long: Vec<&str> = narrow.lines().filter(wide).collect();
+        assert!(long.iter().all(|line| line.trim_start().starts_with('=') && !line.trim().contains(' ')), "{long:#?}");
+        let words = |text: &str| -> std::collections::BTreeSet<String> {
+            text.split(|c: char| c.is_whitespace() || c == ',').map(str::to_owned).collect()
+        };
+        assert_eq!(words(&narrow), words(&whole));
+        if args.is_empty() {
+            insta::assert_snapshot!("sixty_columns", narrow);
+        }
+    }
+}
+
+/// What is recorded of a machine reads as it does.
+#[test]
+fn records_of_machines_read_as_the_machines() {
+    for machine in ["single-socket-pcie", "dgx-a100", "aws-p5"] {
+        let home = trees(&[(machine, &description(machine))]);
+        let (tree, copy) = (home.path().join(machine), home.path().join("copy"));
+        let written = inventory::record(&tree, &copy).unwrap();
+        assert!(written.entries < 50_000 && written.bytes < 4 << 20, "{machine}: {written:?}");
+        let (mut again, mut whole) = (inventory::read_recorded(&copy), inventory::read_recorded(&tree));
+        again.unreadable.clear();
+        whole.unreadable.clear();
+        assert_eq!(again, whole, "{machine}");
+    }
+}
+
+#[test]
+fn this_machine_is_recorded_once() {
+    let home = tempfile::tempdir().unwrap();
+    let (_, said) = topo(home.path(), &["--record", "here"], 0);
+    assert!(said.starts_with("gdrtune: recorded this machine in here: "), "{said}");
+    let hostname = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    assert_eq!(inventory::read_recorded(&home.path().join("here")).hostname, hostname.trim());
+    let (_, said) = topo(home.path(), &["--record", "here"], 2);
+    assert!(said.contains("here is there already") && said.contains("not there yet"), "{said}");
+    let (_, said) = topo(home.path(), &["--record", "x", "--from", "here"], 2);
+    assert!(said.contains("cannot be used with"), "{said}");
 }
 
 #[test]

@@ -131,7 +131,13 @@ fn every_trial_is_exported() {
     assert_eq!(lines.len(), 1 + n_trials);
     assert!(lines[0].starts_with("run,engine,label,trial,") && lines[1].contains(",sim,simulated,0,"), "{}", lines[1]);
     fs::write(home.join("trials.csv"), "old").unwrap();
-    let quiet = export(&["-o", "trials.csv"]);
+    let refused = export(&["-o", "trials.csv"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(
+        stderr(&refused).contains("trials.csv is there already") && stderr(&refused).contains("--force replaces it")
+    );
+    assert_eq!(fs::read_to_string(home.join("trials.csv")).unwrap(), "old");
+    let quiet = export(&["-o", "trials.csv", "--force"]);
     assert!(quiet.status.success() && quiet.stdout.is_empty() && quiet.stderr.is_empty());
     assert_eq!(fs::read_to_string(home.join("trials.csv")).unwrap(), text, "the same each time");
     let jsonl = export(&["--format", "jsonl"]);

@@ -128,6 +128,11 @@ fn a_log_becomes_a_workload_that_tune_takes_and_predict_tells_of() {
     refused(home, &["predict", "nccl-tests", "--profile", "out/profile.toml"], 2, "has weights, no calls per step");
     refused(home, &["predict", "job.toml", "--profile", "out/profile.toml", "--step-ms", "0.01"], 2, "must be hidden");
     refused(home, &["predict", "job.toml", "--profile", "out/profile.toml", "--run", "none"], 2, "no run `none`");
+    let other = ["predict", "job.toml", "--profile", "out/profile.toml", "--shape", "7x3"];
+    refused(home, &other, 2, "--shape: no times of 7x3: there are those of ");
+    refused(home, &["show", "job.toml", "--run", "last", "--shape", "7x3"], 2, "--shape: no times of 7x3");
+    let elsewhere = output(gdrtune(home).env("GDRTUNE_STATE_DIR", home.join("none")).arg("workload").args(other));
+    assert!(stderr(&elsewhere).contains("--shape: no times of 7x3"), "{}", stderr(&elsewhere));
 }
 
 #[test]
@@ -147,6 +152,17 @@ fn what_cannot_be_imported_says_why_and_what_to_do() {
     let log = format!("{LOGS}/nccl-2.19-one-rank.log");
     refused(home, &["import", &log, "--comm", "7"], 2, "no communicator `7`: there are 1 (8 ranks, 0x1c2d/8)");
     refused(home, &["import", &log, "-o", "none/x.toml"], 2, "none/x.toml");
+    refused(home, &["import", &log, "-o", "x.log"], 2, "x.log is there already");
+    refused(
+        home,
+        &["estimate", "--params", "7B", "--dp", "8", "--group", "dp", "-o", "dump"],
+        2,
+        "--force replaces it",
+    );
+    assert_eq!(fs::read(home.join("dump")).unwrap(), [0x80, 2, b'}'], "nothing is lost");
+    workload(home, &["import", &log, "-o", "x.log", "--force"]);
+    let huge = ["estimate", "--params", "7B", "--tp", "8", "--seq", "1152921504606846976"];
+    refused(home, &huge, 2, "tp: allreduce of activations: more than 2^53 bytes in one call");
 }
 
 #[test]

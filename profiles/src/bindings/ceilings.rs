@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize};
 
 use super::{Evidence, PortId};
+use crate::stats::median;
 
 /// Slower than this share of its peers' median, an HCA is left out of all candidates. Collectives deal the data out evenly, so
 /// that `n` rails with one at share `s` are as fast as `n * s` of the others: over both of two rails that is less than over the
@@ -100,6 +101,20 @@ impl fmt::Display for Failure {
     }
 }
 
+/// A measurement that cannot be one.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("links[{index}] ({way}): {what} is {value}, which is no measurement: it must be a finite number from 0 on")]
+pub struct BadCeiling {
+    /// Which one, from 0.
+    pub index: usize,
+    /// Whose.
+    pub way: String,
+    /// Which figure.
+    pub what: &'static str,
+    /// What it is.
+    pub value: f64,
+}
+
 /// What measurements say of a port.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Judgement {
@@ -110,6 +125,23 @@ pub enum Judgement {
 }
 
 impl Ceilings {
+    /// Whether every figure can be one.
+    ///
+    /// # Errors
+    /// [`BadCeiling`], the first that cannot.
+    pub fn check(&self) -> Result<(), BadCeiling> {
+        for (index, link) in self.links.iter().enumerate() {
+            let Outcome::Measured { gbs, us } = link.outcome else { continue };
+            for (what, value) in [("gbs", gbs), ("us", us.unwrap_or_default())] {
+                if !value.is_finite() || value < 0.0 {
+                    let way = format!("{} of {} to {}", link.port_id(), link.node, link.peer);
+                    return Err(BadCeiling { index, way, what, value });
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// What was measured between some of the nodes.
     #[must_use]
     pub fn among(&self, hosts: &[&str]) -> Self {
@@ -124,7 +156,7 @@ impl Ceilings {
         let figures = self.figures();
         for (port, nodes) in &figures {
             let others = figures.iter().filter(|(other, _)| *other != port).flat_map(|(_, nodes)| nodes);
-            let Some(usual) = median(others.map(|(_, gbs)| *gbs).collect()) else { continue };
+            let Some(usual) = median(&others.map(|(_, gbs)| *gbs).collect::<Vec<_>>()) else { continue };
             let slower = |share: f64| nodes.iter().filter(move |(_, gbs)| **gbs < share * usual);
             let evidence = |share: f64| Evidence {
                 hosts: slower(share).map(|(node, _)| (*node).to_owned()).collect(),
@@ -161,7 +193,7 @@ impl Ceilings {
         }
         let mut figures: BTreeMap<PortId, BTreeMap<&str, f64>> = BTreeMap::new();
         for ((port, node), peers) in by_peer {
-            if let Some(gbs) = median(peers.into_values().collect()) {
+            if let Some(gbs) = median(&peers.into_values().collect::<Vec<_>>()) {
                 figures.entry(port).or_default().insert(node, gbs);
             }
         }
@@ -186,14 +218,6 @@ impl Ceiling {
     fn port_id(&self) -> PortId {
         PortId { hca: self.hca.clone(), port: Some(self.port) }
     }
-}
-
-/// The middle, or the mean of the two that are nearest to it.
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let upper = *values.get(values.len() / 2)?;
-    let lower = *values.get(values.len().saturating_sub(1) / 2)?;
-    Some(f64::midpoint(lower, upper))
 }
 
 #[cfg(test)]
@@ -279,6 +303,27 @@ mod tests {
         links[2] = failed(links[2].clone());
         assert_eq!(words(links), ["mlx5_1:1 useless on a: a transfer failed to b: IBV_WC_RETRY_EXC_ERR"]);
         assert_eq!(words(rails(&[24.0, 24.0]).into_iter().map(failed).collect()), [""; 0]);
+    }
+
+    #[test]
+    fn figures_that_cannot_be_are_refused_with_their_place() {
+        let mut links = rails(&[24.0, 0.0]);
+        assert_eq!(Ceilings { links: links.clone() }.check(), Ok(()));
+        for (gbs, us, expected) in [
+            (-3.0, None, "gbs is -3"),
+            (f64::NAN, None, "gbs is NaN"),
+            (f64::INFINITY, None, "gbs is inf"),
+            (1.0, Some(-0.5), "us is -0.5"),
+        ] {
+            links[2].outcome = Outcome::Measured { gbs, us };
+            let error = Ceilings { links: links.clone() }.check().unwrap_err().to_string();
+            assert_eq!(
+                error,
+                format!(
+                    "links[2] (mlx5_1:1 of a to b): {expected}, which is no measurement: it must be a finite number from 0 on"
+                )
+            );
+        }
     }
 
     #[test]

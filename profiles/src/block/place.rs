@@ -1,7 +1,10 @@
 //! Where a block goes: by the kind of file, and by what its reader does with settings that come twice.
 
-use super::{BlockCause, lines, without_break};
-use crate::{emit::Format, lint::Kind};
+use super::{BlockCause, Found, lines, without_break};
+use crate::{
+    emit::Format,
+    lint::{Kind, Unrun, unrun},
+};
 
 /// A kind of file that takes a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +78,35 @@ impl Place {
         }
     }
 
+    /// Whether lines that end in CRLF are read as those that end in LF.
+    ///
+    /// Sources: POSIX.1-2017, Shell Command Language, 2.3; NCCL `src/misc/param.cc` (`setEnvFile`), which drops a carriage return at 2.30
+    /// and not at 2.29.7; `BuildKit` `frontend/dockerfile/parser/parser.go` (`trimNewline`); Go's `bufio.ScanLines`, by which docker reads
+    /// environment files, and systemd's `parse_env_file`.
+    pub(super) const fn takes_crlf(self) -> bool {
+        match self {
+            Self::Shell | Self::Batch | Self::NcclConf => false,
+            Self::Env | Self::Dockerfile => true,
+        }
+    }
+
+    /// The line and cause for which a block here, `found` where there is one, does not do what it says.
+    pub(super) fn obstacle(self, bytes: &[u8], found: Option<&Found>) -> Option<(usize, BlockCause)> {
+        let unrun = match self {
+            Self::Shell | Self::Batch => unrun(&String::from_utf8_lossy(bytes)),
+            Self::Dockerfile => inside_instructions(bytes),
+            Self::NcclConf | Self::Env => return None,
+        };
+        let why = |line: usize| unrun.iter().find(|unrun| (unrun.lines.0..=unrun.lines.1).contains(&line));
+        if let Some((line, unrun)) = found.and_then(|found| Some((found.lines.0, why(found.lines.0)?))) {
+            return Some((line, BlockCause::Unrun(unrun.why.clone())));
+        }
+        // In a here-document they are data.
+        let mut crlf = lines(bytes).zip(1..).filter(|((_, line), _)| line.ends_with(b"\r\n")).map(|(_, line)| line);
+        let line = crlf.find(|line| why(*line).is_none()).filter(|_| !self.takes_crlf())?;
+        Some((line, BlockCause::CarriageReturn))
+    }
+
     /// Where a block goes in a file that has none.
     pub(super) fn insertion(self, bytes: &[u8]) -> Result<usize, (usize, BlockCause)> {
         match self {
@@ -134,44 +166,96 @@ fn after_opening(bytes: &[u8]) -> usize {
     skipped + end
 }
 
-/// The end of the last `FROM` of a Dockerfile.
-fn after_from(bytes: &[u8]) -> Result<usize, (usize, BlockCause)> {
-    let mut end = None;
-    // The instruction that goes on, and the words that end the texts in it.
-    let mut open: Option<Vec<u8>> = None;
+/// A line of a Dockerfile.
+struct DockerLine {
+    /// Where its text ends, with its line break.
+    end: usize,
+    /// Counted from 1.
+    number: usize,
+    what: DockerPart,
+}
+
+/// What a line of a Dockerfile is.
+enum DockerPart {
+    /// A comment, or nothing.
+    Comment {
+        /// Whether it says that another character than the backslash continues lines.
+        other_escape: bool,
+        /// The line of the instruction that goes on around it.
+        within: Option<usize>,
+    },
+    /// A part of the here-document of the instruction in that line.
+    Text(usize),
+    /// An instruction, or one that goes on.
+    Instruction { keyword: Vec<u8>, goes_on: bool },
+}
+
+/// The lines of a Dockerfile as `BuildKit` cuts it.
+fn docker_lines(bytes: &[u8]) -> Vec<DockerLine> {
+    // The instruction that goes on, with its line, and the words that end the texts in it.
+    let mut open: Option<(Vec<u8>, usize)> = None;
     let mut texts: Vec<Vec<u8>> = Vec::new();
+    let mut begun = 0;
     let mut is_top = true;
-    for (idx, (start, line)) in lines(bytes).enumerate() {
-        let bare = without_break(line);
-        let text = bare.trim_ascii();
+    let part = |(idx, (start, line)): (usize, (usize, &[u8]))| {
+        let text = without_break(line).trim_ascii();
+        let (end, number) = (start + line.len(), idx + 1);
         if let Some(word) = texts.first() {
             if text == word.as_slice() {
                 texts.remove(0);
             }
-            continue;
+            return DockerLine { end, number, what: DockerPart::Text(begun) };
         }
         is_top &= text.starts_with(b"#");
-        if is_top && is_escape_directive(text) {
-            let why = "the Dockerfile has another escape character than the backslash, which the block is written with";
-            return Err((idx + 1, BlockCause::NoPlace(why)));
-        }
         if text.starts_with(b"#") || text.is_empty() {
-            continue;
+            let other_escape = is_top && is_escape_directive(text);
+            let within = open.as_ref().map(|(_, line)| *line);
+            return DockerLine { end, number, what: DockerPart::Comment { other_escape, within } };
         }
-        let keyword = open.take().unwrap_or_else(|| {
+        let (keyword, first) = open.take().unwrap_or_else(|| {
             let word = text.split(u8::is_ascii_whitespace).next().unwrap_or_default();
-            word.to_ascii_uppercase()
+            (word.to_ascii_uppercase(), number)
         });
         if [&b"RUN"[..], b"COPY", b"ADD"].contains(&keyword.as_slice()) {
             texts.extend(heredocs(text));
+            begun = first;
         }
         let goes_on = text.ends_with(b"\\");
-        if keyword == b"FROM" && !goes_on {
-            end = Some(start + line.len());
+        open = goes_on.then(|| (keyword.clone(), first));
+        DockerLine { end, number, what: DockerPart::Instruction { keyword, goes_on } }
+    };
+    lines(bytes).enumerate().map(part).collect()
+}
+
+/// The end of the last `FROM` of a Dockerfile.
+fn after_from(bytes: &[u8]) -> Result<usize, (usize, BlockCause)> {
+    let mut end = None;
+    for line in docker_lines(bytes) {
+        match line.what {
+            DockerPart::Comment { other_escape: true, .. } => {
+                let why =
+                    "the Dockerfile has another escape character than the backslash, which the block is written with";
+                return Err((line.number, BlockCause::NoPlace(why)));
+            }
+            DockerPart::Instruction { keyword, goes_on: false } if keyword == b"FROM" => end = Some(line.end),
+            _ => {}
         }
-        open = goes_on.then_some(keyword);
     }
     end.ok_or((1, BlockCause::NoPlace("there is no FROM, and ENV comes after one")))
+}
+
+/// Lines in which a block would be a part of an instruction.
+fn inside_instructions(bytes: &[u8]) -> Vec<Unrun> {
+    let of_line = |line: DockerLine| {
+        let (what, first) = match line.what {
+            DockerPart::Text(first) => ("here-document of the instruction", first),
+            DockerPart::Comment { within: Some(first), .. } => ("instruction", first),
+            _ => return None,
+        };
+        let why = format!("it is in the {what} that begins in line {first}");
+        Some(Unrun { lines: (line.number, line.number), why })
+    };
+    docker_lines(bytes).into_iter().filter_map(of_line).collect()
 }
 
 fn is_escape_directive(text: &[u8]) -> bool {

@@ -9,7 +9,7 @@ const TEXT: &str = "# about\n\nexport NCCL_IB_HCA='=mlx5_0:1'\n";
 const SCRIPTS: &[(Place, &str)] = &[
     (Place::Batch, "#!/bin/bash\n#SBATCH -N 4\n#SBATCH --ntasks-per-node=8\n|\nmodule load nccl\nsrun ./train\n"),
     (Place::Batch, "#!/bin/bash\n# of the lab\n\n#SBATCH -N 4\n|# says what it does\nsrun ./train\n#SBATCH -n 1\n"),
-    (Place::Batch, "#!/bin/bash -l\r\n#SBATCH -N 2\r\n|srun ./train\r\n"),
+    (Place::Batch, "#!/bin/bash -l\n#SBATCH -N 2\n|srun ./train <<EOF\nGET /\r\nEOF\n"),
     (Place::Batch, "#!/bin/sh\n#SBATCH -N 1\n|##SBATCH -n 3\nset -eu\n\n# no line break at the end\nsrun ./train"),
     (Place::Batch, "#!/bin/bash\n\t# tabs\n#SBATCH\t-N 1\n|\tsrun\ta\n"),
     (Place::Shell, "#!/bin/sh\n|echo hi\n"),
@@ -25,7 +25,9 @@ const SCRIPTS: &[(Place, &str)] = &[
     (Place::NcclConf, "|NCCL_DEBUG=WARN"),
     (Place::Env, "A=1\nB=2\n|"),
     (Place::Env, "A=1\nB=2|"),
+    (Place::NcclConf, "# site's\r\n|\r\nNCCL_DEBUG=WARN\r\n"),
     (Place::Env, "A=1\r\nB=2\r\n|"),
+    (Place::Dockerfile, "FROM a\r\n|RUN x\r\n"),
     (Place::Dockerfile, "# syntax=docker/dockerfile:1\nFROM a AS b\nRUN x\n\nFROM \\\n  c\n|ENV Z=1\nRUN y"),
     (
         Place::Dockerfile,
@@ -51,10 +53,10 @@ fn a_block_goes_where_it_belongs_and_out_again() {
         // An unended last line gets a line break before the block.
         let gap = found.bytes.start - before.len();
         assert!(gap == 0 || before.len() + gap == found.bytes.start && after.is_empty(), "{script:?}");
-        assert_eq!(state(Some(&found), TEXT), State::Current, "{script:?}");
+        assert_eq!(state(*place, Some(&found), TEXT), State::Current, "{script:?}");
         assert_eq!(put_in(&with, *place), with, "a second time changes nothing: {script:?}");
         assert_eq!(remove(&with, &found), script.as_bytes(), "{script:?}");
-        let is_crlf = script.contains("\r\n");
+        let is_crlf = before.contains("\r\n") && place.takes_crlf();
         let lines_of_block = String::from_utf8(with[found.bytes.clone()].to_vec()).unwrap();
         assert_eq!(lines_of_block.contains("\r\n"), is_crlf, "{script:?}");
         assert_eq!(
@@ -71,8 +73,8 @@ fn an_update_changes_the_block_alone() {
         let with = put_in(script.as_bytes(), *place);
         let other = apply(&with, *place, "export NCCL_NET='IB'\n", "f").unwrap();
         let found = find(&other, "f").unwrap().unwrap();
-        assert_eq!(state(Some(&found), TEXT), State::Stale);
-        assert_eq!(state(Some(&found), "export NCCL_NET='IB'\n"), State::Current);
+        assert_eq!(state(*place, Some(&found), TEXT), State::Stale);
+        assert_eq!(state(*place, Some(&found), "export NCCL_NET='IB'\n"), State::Current);
         assert_eq!(remove(&other, &found), script.as_bytes(), "{script:?}");
     }
 }
@@ -80,12 +82,17 @@ fn an_update_changes_the_block_alone() {
 #[test]
 fn edits_by_hand_are_seen() {
     let with = String::from_utf8(put_in(b"#!/bin/sh\n", Place::Shell)).unwrap();
-    let of = |text: &str| state(find(text.as_bytes(), "f").unwrap().as_ref(), TEXT);
+    let of_place = |place, text: &str| state(place, find(text.as_bytes(), "f").unwrap().as_ref(), TEXT);
+    let of = |text: &str| of_place(Place::Shell, text);
     assert_eq!(of("#!/bin/sh\n"), State::Missing);
     assert_eq!(of(&with), State::Current);
     assert_eq!(of(&with.replace("mlx5_0:1", "mlx5_1:1")), State::Edited);
     assert_eq!(of(&with.replace("# about\n", "# about \n")), State::Edited);
-    assert_eq!(of(&with.replace('\n', "\r\n")), State::Current, "an editor's line breaks are no edit");
+    let crlf = with.replace('\n', "\r\n");
+    assert_eq!(of_place(Place::Env, &crlf), State::Current, "an editor's line breaks are no edit");
+    assert_eq!(of_place(Place::NcclConf, &crlf), State::Stale, "NCCL before 2.30 takes them as part of the value");
+    let mended = apply(crlf.as_bytes(), Place::NcclConf, TEXT, "f").unwrap();
+    assert_eq!(of_place(Place::NcclConf, &String::from_utf8(mended).unwrap()), State::Current);
     assert_eq!(of(&format!("echo\n{with}")), State::Current, "lines may move");
 }
 
@@ -117,6 +124,60 @@ fn marks_that_do_not_pair_are_errors_with_their_line() {
     assert!(
         no_place("# syntax=x\n# escape=`\nFROM a\n").starts_with("f:2: the Dockerfile has another escape character")
     );
+}
+
+#[test]
+fn a_script_with_carriage_returns_is_refused_at_its_line() {
+    let refusal = |script: &str| apply(script.as_bytes(), Place::Shell, TEXT, "f").map_err(|error| error.to_string());
+    let why = "the line ends in CRLF: a shell takes the carriage return as part of the last word, in the block as well";
+    assert_eq!(refusal("#!/bin/sh\r\necho\r\n"), Err(format!("f:1: {why}")));
+    assert_eq!(refusal("#!/bin/sh\ncat <<EOF\nx\r\nEOF\necho\r\n"), Err(format!("f:5: {why}")));
+    assert!(refusal("#!/bin/sh\ncat <<EOF\nx\r\nEOF\n").is_ok(), "it is data there");
+    // An editor made them after the block was put in.
+    let with = String::from_utf8(put_in(b"#!/bin/sh\n", Place::Shell)).unwrap().replace('\n', "\r\n");
+    let found = find(with.as_bytes(), "f").unwrap();
+    let error = check_place(with.as_bytes(), Place::Shell, found.as_ref(), "f").unwrap_err();
+    assert_eq!(error.to_string(), format!("f:1: {why}"));
+    assert_eq!(remove(with.as_bytes(), &found.unwrap()), b"#!/bin/sh\r\n", "it can be taken out all the same");
+}
+
+#[test]
+fn a_block_that_nobody_reads_is_an_error() {
+    let block = String::from_utf8(put_in(b"", Place::Shell)).unwrap();
+    let document = |line| Some(format!("it is in the here-document of line {line}, which this script does not run"));
+    let never = |line| Some(format!("it is in a branch that never runs, after the `false` of line {line}"));
+    let exit = |line| Some(format!("it is below the `exit` of line {line}, which ends the script"));
+    let docker = |what: &str, line| Some(format!("it is in the {what} that begins in line {line}"));
+    for (place, script, expected) in [
+        (Place::Shell, "cat <<EOF\n@EOF\n", document(1)),
+        (Place::Batch, "set -e\nsbatch <<-'X' >log\n#!/bin/sh\n@echo\n\tX\n", document(2)),
+        (Place::Shell, "cat <<A <<B\nA\n@B\n", document(1)),
+        (Place::Shell, "x=$((1<<2)); ((y = x << 3))\n((a) ; (b))\n@3\n", None),
+        (Place::Shell, "cat <<<EOF\n@EOF\n", None),
+        (Place::Shell, "if false; then\n@fi\n", never(1)),
+        (Place::Shell, "if false\nthen\n:\nelse\n@fi\n", None),
+        (Place::Shell, "if x; then :\nelif false; then\nif y; then\n@fi\nfi\n", never(2)),
+        (Place::Shell, "while false; do\n@done\n", never(1)),
+        (Place::Shell, "if false; then :\nfi\n@", None),
+        (Place::Shell, "srun x\nexit $?\n@", exit(2)),
+        (Place::Shell, "a || exit 1\nb &&\n\n  exit\nif c; then exit; fi\n@", None),
+        (Place::Shell, "f() { exit 1; }\nfunction g {\n exit 1\n}\nfunction h() {\n exit\n}\n( exit 2 )\n@", None),
+        (Place::Shell, "case x in\n a) exit ;;\n (b) exit ;;\nesac\n{ exit; } || b\ntrap exit INT\n@", None),
+        (Place::Dockerfile, "FROM a\nRUN <<E sh\n@E\n", docker("here-document of the instruction", 2)),
+        (Place::Dockerfile, "FROM a\nRUN a \\\n@  b\n", docker("instruction", 2)),
+        (Place::Dockerfile, "FROM a\n@RUN a\n", None),
+    ] {
+        let with = script.replace('@', &block);
+        let found = find(with.as_bytes(), "f").unwrap().unwrap();
+        let expected = expected.map(|why| format!("f:{}: the managed block does nothing here: {why}", found.lines.0));
+        let told = check_place(with.as_bytes(), place, Some(&found), "f").err().map(|error| error.to_string());
+        assert_eq!(told, expected, "{script:?}");
+        assert_eq!(
+            apply(with.as_bytes(), place, TEXT, "f").err().map(|error| error.to_string()),
+            expected,
+            "{script:?}"
+        );
+    }
 }
 
 #[test]
@@ -208,14 +269,15 @@ proptest! {
     ) {
         if let Ok(with) = apply(&bytes, place, &text, "f") {
             let found = find(&with, "f").unwrap().unwrap();
-            prop_assert_eq!(state(Some(&found), &text), State::Current);
+            prop_assert_eq!(state(place, Some(&found), &text), State::Current);
             prop_assert_eq!(&apply(&with, place, &text, "f").unwrap(), &with);
             prop_assert_eq!(remove(&with, &found), bytes.clone());
             let updated = apply(&with, place, TEXT, "f").unwrap();
             let found = find(&updated, "f").unwrap().unwrap();
             prop_assert_eq!(remove(&updated, &found), bytes);
         } else {
-            prop_assert_eq!(place, Place::Dockerfile, "only a Dockerfile may have no place for it");
+            let has_crlf = matches!(place, Place::Shell | Place::Batch) && bytes.windows(2).any(|pair| pair == b"\r\n");
+            prop_assert!(has_crlf || place == Place::Dockerfile, "only a Dockerfile may have no place for it");
         }
     }
 

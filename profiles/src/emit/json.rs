@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{EmitError, plan::Plan};
-use crate::{profile::Profile, vocab::Engine};
+use crate::{json::escape, profile::Profile, vocab::Engine};
 
 /// The schema of the emitted JSON; raised when a field changes its meaning.
 const SCHEMA_VERSION: u32 = 1;
@@ -44,7 +44,7 @@ pub(super) fn emit(plan: &Plan<'_>) -> Result<String, EmitError> {
         profile: told(plan),
     };
     let unreadable = |error: serde_json::Error| plan.read_back_error(error.to_string());
-    let mut text = serde_json::to_string_pretty(&document).map_err(unreadable)?;
+    let mut text = escape(serde_json::to_string_pretty(&document).map_err(unreadable)?);
     text.push('\n');
     let read: Document = serde_json::from_str(&text).map_err(unreadable)?;
     if read == document { Ok(text) } else { Err(plan.read_back_error("another profile came back")) }

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     grammar::ncclx::{self, HEADER, Interval, NcclxError, divisor},
+    json::escape,
     profile::Rule,
     vocab::Choice,
 };
@@ -64,7 +65,8 @@ pub(super) fn emit_json(plan: &Plan<'_>) -> Result<String, EmitError> {
     let is_live = |translated: &&Translated| plan.rules_are_live && !translated.is_empty;
     let live: Vec<Value> = rules.iter().filter(is_live).map(value).collect();
     let document = json!({ "comments": plan.head, "rules": live });
-    let mut text = serde_json::to_string_pretty(&document).map_err(|error| plan.read_back_error(error.to_string()))?;
+    let mut text =
+        escape(serde_json::to_string_pretty(&document).map_err(|error| plan.read_back_error(error.to_string()))?);
     text.push('\n');
     read_back(plan, ncclx::parse_json(&text), &rules)?;
     Ok(text)

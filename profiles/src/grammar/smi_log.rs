@@ -14,6 +14,9 @@ use crate::{
 /// Elements whose contents are left out.
 const LEFT_OUT: [&str; 4] = ["supported_clocks", "processes", "accounted_processes", "mig_devices"];
 
+/// Elements of a line or more that are nobody else's business: who runs what, and what a GPU is sold by.
+const PRIVATE: [&str; 3] = ["processes", "accounted_processes", "serial"];
+
 /// Deepest nesting that is followed; the program prints six.
 const MOST_DEPTH: usize = 32;
 
@@ -180,6 +183,24 @@ impl<'t> Reader<'t> {
 /// The entities of XML that names of models may have.
 fn unescape(text: &str) -> String {
     text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
+}
+
+/// The output without processes and serial numbers; everything that [`parse`] keeps but these is in it.
+pub fn without_private(text: &str) -> String {
+    let mut inside: Option<&str> = None;
+    let mut kept = String::new();
+    for line in text.split_inclusive('\n') {
+        let ends = |name: &str| line.contains(&format!("</{name}>"));
+        if let Some(name) = inside {
+            inside = inside.filter(|_| !ends(name));
+        } else if let Some(name) = PRIVATE.into_iter().find(|name| line.trim_start().starts_with(&format!("<{name}>")))
+        {
+            inside = Some(name).filter(|_| !ends(name));
+        } else {
+            kept.push_str(line);
+        }
+    }
+    kept
 }
 
 #[cfg(test)]

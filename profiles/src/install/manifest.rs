@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::json::escape;
+
 /// The manifest's format that this build reads and writes.
 pub const MANIFEST_FORMAT: u32 = 1;
 
@@ -77,7 +79,7 @@ impl Manifest {
     /// [`ManifestError`] where the text would not read back.
     pub fn to_json(&self) -> Result<String, ManifestError> {
         let malformed = |error: serde_json::Error| ManifestError::Malformed(error.to_string());
-        let mut text = serde_json::to_string_pretty(self).map_err(malformed)?;
+        let mut text = escape(serde_json::to_string_pretty(self).map_err(malformed)?);
         text.push('\n');
         if Self::parse(&text)? == *self {
             Ok(text)

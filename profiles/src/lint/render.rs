@@ -9,7 +9,11 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{Finding, GROUPS, Rule, Severity, rules};
-use crate::{diagnostic::printable, nearest::hint};
+use crate::{
+    diagnostic::printable,
+    json::{document, escape},
+    nearest::hint,
+};
 
 /// How findings are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,8 +65,8 @@ impl FromStr for Format {
 pub fn render(findings: &[Finding], format: Format) -> String {
     match format {
         Format::Text => findings.iter().map(text).collect(),
-        Format::Json => findings.iter().flat_map(|finding| [json(finding).to_string(), "\n".to_owned()]).collect(),
-        Format::Sarif => format!("{:#}\n", sarif(findings)),
+        Format::Json => findings.iter().map(|finding| escape(format!("{}\n", json(finding)))).collect(),
+        Format::Sarif => document(&sarif(findings)),
         Format::Github => findings.iter().map(github).collect(),
     }
 }

@@ -7,17 +7,38 @@ mod lexer;
 
 use std::collections::BTreeSet;
 
-use super::file::{Noticed, Reach, Read, Setting};
+use super::{
+    Unrun,
+    file::{Noticed, Reach, Read, Setting},
+};
 use crate::grammar::is_variable_name;
-use lexer::{Lexer, Token};
+use lexer::{Document, Lexer, Token};
 pub(super) use lexer::{Word, words};
 
 pub(super) fn read(text: &str) -> Read {
+    follow(text).0.finish(text)
+}
+
+/// The lines that the shell never runs, by why.
+pub(super) fn unrun(text: &str) -> Vec<Unrun> {
+    let (reader, documents) = follow(text);
+    let of_document = |Document { command, lines }: Document| {
+        let why = format!("it is in the here-document of line {command}, which this script does not run");
+        Unrun { lines, why }
+    };
+    reader.unrun.into_iter().chain(documents.into_iter().map(of_document)).collect()
+}
+
+/// A script followed to its end, and its here-documents.
+fn follow(text: &str) -> (Reader, Vec<Document>) {
     let mut reader = Reader::default();
     let mut command: Vec<Word> = Vec::new();
-    for token in Lexer::new(text) {
+    let mut lexer = Lexer::new(text);
+    for token in lexer.by_ref() {
         match token {
             Token::Word(word) => command.push(word),
+            // A line break after an operator ends nothing.
+            Token::Operator("\n") if command.is_empty() => {}
             Token::Operator(operator) => {
                 reader.command(&std::mem::take(&mut command));
                 reader.operator(operator);
@@ -30,7 +51,7 @@ pub(super) fn read(text: &str) -> Read {
         }
     }
     reader.command(&command);
-    reader.finish(text)
+    (reader, lexer.skipped().to_vec())
 }
 
 /// A place where only one branch, or nothing, is run.
@@ -43,11 +64,22 @@ enum Opened {
     Subshell,
 }
 
+/// What is open.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    what: Opened,
+    /// The number of the branch.
+    branch: usize,
+    /// The line of the `false` whose branch this is.
+    never_since: Option<usize>,
+}
+
 #[derive(Default)]
 struct Reader {
     read: Read,
-    /// Open conditions, with the number of the branch.
-    open: Vec<(Opened, usize)>,
+    /// Open conditions, the innermost last.
+    open: Vec<Open>,
+    unrun: Vec<Unrun>,
     branches: usize,
     /// Whether the next command is only run where the last one succeeded, or failed.
     is_conditional: bool,
@@ -61,7 +93,7 @@ impl Reader {
         if self.is_conditional {
             return self.next_branch();
         }
-        self.open.last().map_or(0, |(_, branch)| *branch)
+        self.open.last().map_or(0, |open| open.branch)
     }
 
     fn next_branch(&mut self) -> usize {
@@ -71,11 +103,11 @@ impl Reader {
 
     fn open(&mut self, what: Opened) {
         let branch = self.next_branch();
-        self.open.push((what, branch));
+        self.open.push(Open { what, branch, never_since: None });
     }
 
     fn close(&mut self, what: Opened) {
-        if self.open.last().is_some_and(|(open, _)| *open == what) {
+        if self.open.last().is_some_and(|open| open.what == what) {
             self.open.pop();
         }
     }
@@ -84,7 +116,15 @@ impl Reader {
     fn branch(&mut self) {
         let branch = self.next_branch();
         if let Some(last) = self.open.last_mut() {
-            last.1 = branch;
+            last.branch = branch;
+        }
+    }
+
+    /// The branch after a `false` ends.
+    fn end_of_false(&mut self, line: usize) {
+        if let Some(since) = self.open.last_mut().and_then(|open| open.never_since.take()) {
+            let why = format!("it is in a branch that never runs, after the `false` of line {since}");
+            self.unrun.push(Unrun { lines: (since, line), why });
         }
     }
 
@@ -101,6 +141,9 @@ impl Reader {
     fn command(&mut self, words: &[Word]) {
         let mut rest = words;
         while let Some((first, after)) = rest.split_first() {
+            if matches!(first.plain(), "elif" | "else" | "fi" | "done") {
+                self.end_of_false(first.line);
+            }
             match first.plain() {
                 "if" => self.open(Opened::Condition),
                 "for" | "while" | "until" | "select" => self.open(Opened::Loop),
@@ -111,11 +154,21 @@ impl Reader {
                 "done" => self.close(Opened::Loop),
                 "esac" => self.close(Opened::Case),
                 "}" => self.close(Opened::Group),
+                // Its name is not a command.
+                "function" => {
+                    rest = after.get(1..).unwrap_or_default();
+                    continue;
+                }
                 "do" | "!" | "time" | "exec" | "sudo" | "env" | "command" => {}
                 _ => break,
             }
             if matches!(first.plain(), "for" | "case" | "select") {
                 return;
+            }
+            if let ("if" | "elif" | "while", [word], Some(open)) = (first.plain(), after, self.open.last_mut())
+                && word.plain() == "false"
+            {
+                open.never_since = Some(word.line);
             }
             rest = after;
         }
@@ -141,6 +194,10 @@ impl Reader {
             "setenv" => self.setenv(arguments),
             "set" => self.set(arguments),
             ":" => self.defaults(arguments),
+            "exit" if self.open.is_empty() && !self.is_conditional => {
+                let why = format!("it is below the `exit` of line {}, which ends the script", name.line);
+                self.unrun.push(Unrun { lines: (name.line, usize::MAX), why });
+            }
             program => {
                 let block = self.block();
                 // Options without a program are the members of an array.

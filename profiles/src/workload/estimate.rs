@@ -122,7 +122,7 @@ pub struct Job {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{option}: {cause}")]
 pub struct JobError {
-    /// The option that is at fault.
+    /// The option that is at fault, or the group whose calls are.
     pub option: &'static str,
     /// What is wrong, and what to do.
     pub cause: String,
@@ -208,6 +208,7 @@ impl Estimate {
         if 1 < job.pp {
             left_out.push("activations between pipeline stages: sends and receives, no collective".to_owned());
         }
+        check_terms(&groups)?;
         groups.retain(|group| !group.terms.is_empty());
         groups.sort_by(|a, b| b.bytes().total_cmp(&a.bytes()));
         Ok(Self { groups, assumed, left_out })
@@ -253,7 +254,26 @@ impl fmt::Display for Params {
     }
 }
 
+/// Bytes of a call, and calls of a step, at most: up to here the formulas' numbers are exact. A thousand times what anybody has.
+const MOST: f64 = (1u64 << 53) as f64;
+
+/// Refuses what is too large to be meant, or to be counted.
+fn check_terms(groups: &[Group]) -> Result<(), JobError> {
+    for group in groups {
+        for Term { collective, bytes, per_step, what, .. } in &group.terms {
+            let too_many = match (*bytes as f64, *per_step) {
+                (bytes, _) if MOST < bytes => "bytes in one call",
+                (_, calls) if MOST < calls => "calls in one step",
+                _ => continue,
+            };
+            let cause = format!("{collective} of {what}: more than 2^53 {too_many}: check the job's numbers");
+            return Err(JobError { option: group.name, cause });
+        }
+    }
+    Ok(())
+}
+
 /// Whole elements of a number of bytes that a formula gives.
 fn size(bytes: f64) -> u64 {
-    whole_elements(bytes.round().clamp(0.0, 1e18) as u64)
+    whole_elements(bytes.round() as u64)
 }

@@ -77,8 +77,8 @@ pub(crate) struct ApplyArgs {
     /// The profile (profile.toml)
     #[arg(long, short, required_unless_present = "remove", conflicts_with = "remove")]
     pub(crate) profile: Option<PathBuf>,
-    /// Change nothing: end with code 6 if the block is missing, older than the profile, or was edited by hand, or another line's value
-    /// counts in the place of its own
+    /// Change nothing: end with code 6 if the block is missing, older than the profile, was edited by hand or is where nobody reads it, or
+    /// another line's value counts in the place of its own
     #[arg(long, conflicts_with_all = ["remove", "yes"])]
     pub(crate) check: bool,
     /// Take the block away

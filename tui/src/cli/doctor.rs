@@ -30,6 +30,9 @@ pub(crate) struct DoctorArgs {
     /// Print the checks, with what holds where each passes, and check nothing
     #[arg(long)]
     pub(crate) list: bool,
+    /// Also name what was skipped, and why, and what passed
+    #[arg(long, short, conflicts_with = "json")]
+    pub(crate) verbose: bool,
     /// End with code 6 on WARN as well
     #[arg(long)]
     pub(crate) strict: bool,

@@ -54,6 +54,9 @@ pub(crate) struct ExportArgs {
     /// File to write, whole or not at all (default: standard output)
     #[arg(long, short = 'o', value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Replace the file of -o where it is there already
+    #[arg(long, requires = "output")]
+    pub(crate) force: bool,
 }
 
 /// Formats of an export.

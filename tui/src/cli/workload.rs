@@ -82,6 +82,9 @@ pub(crate) struct ImportArgs {
     /// File to write, whole or not at all (default: standard output)
     #[arg(long, short = 'o', value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Replace the file of -o where it is there already
+    #[arg(long, requires = "output")]
+    pub(crate) force: bool,
 }
 
 /// `gdrtune workload estimate`.
@@ -163,8 +166,8 @@ pub(crate) struct EstimateArgs {
     /// Folder for a workload file of each group
     #[arg(long, value_name = "DIR", conflicts_with = "group")]
     pub(crate) out: Option<PathBuf>,
-    /// Replace files that are in --out already
-    #[arg(long, requires = "out")]
+    /// Replace files that are in --out, or of -o, already
+    #[arg(long)]
     pub(crate) force: bool,
     /// Print JSON in the place of tables
     #[arg(long, conflicts_with = "group")]

@@ -7,9 +7,10 @@ use std::{
 };
 
 use gdrtune_profiles::{
-    block::{self, Found, Place, State, unified},
+    block::{self, BlockCause, BlockError, Found, Place, State, unified},
     diagnostic::printable,
     emit,
+    grammar::shell::quote,
     vocab::Engine,
 };
 use gdrtune_session::output;
@@ -54,7 +55,9 @@ pub(crate) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
         return Err(Failure::usage_text(text));
     }
     let emitted = emit::emit(&profile, place.format(), &args.text.options()).map_err(Failure::usage)?;
-    let state = block::state(found.as_ref(), &emitted);
+    block::check_place(&target.bytes, place, found.as_ref(), &target.name)
+        .map_err(|error| misplaced(args, &target, error))?;
+    let state = block::state(place, found.as_ref(), &emitted);
     let new = block::apply(&target.bytes, place, &emitted, &target.name).map_err(Failure::usage)?;
     if args.check {
         return check(&target, place, found.as_ref(), state, &new);
@@ -73,6 +76,16 @@ pub(crate) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
         tell_of_edits(&target, found);
     }
     change(args, &target, &new, "wrote")
+}
+
+/// A block that does nothing in this file, with the next step.
+fn misplaced(args: &ApplyArgs, target: &Target, error: BlockError) -> Failure {
+    let file = quote(&target.path.display().to_string());
+    let hint = match error.cause {
+        BlockCause::CarriageReturn => format!("sed -i 's/\\r$//' {file}"),
+        _ => format!("gdrtune apply {file} --remove; then gdrtune apply again puts it where it is read"),
+    };
+    Failure::new(if args.check { Exit::Findings } else { Exit::Usage }, error).with_hint(hint)
 }
 
 /// A file and what is in it. Links are followed: what a link in a folder of scripts leads to is the script.

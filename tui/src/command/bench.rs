@@ -6,6 +6,7 @@ mod grid;
 use std::io::{self, Write};
 
 use gdrtune_profiles::{
+    json,
     setting::parse_settings,
     vocab::{Choice, Collective, Environment, Point},
 };
@@ -36,7 +37,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let pace =
         PaceConfig { sample_us: SAMPLE_US, max_iterations: 2_000, min_lease_ms: args.measure.trial.min_lease_ms() };
     let cancel = Cancel::new();
-    let mut csv = args.csv.as_ref().map(|path| Csv::create(path, &cancel)).transpose()?;
+    let mut csv = args.csv.as_ref().map(|path| Csv::create(path, args.force, &cancel)).transpose()?;
     let (rows, present) = super::with_bench(&cluster, &points, pace, |bench, nodes| {
         (measure(bench, args, environment, &points, &mut csv, &cancel), nodes.clone())
     })?;
@@ -143,7 +144,7 @@ fn print(args: &BenchArgs, ranks: u32, rows: &[Row]) -> io::Result<()> {
             "requested": args.choice,
             "results": results,
         });
-        return writeln!(out, "{document:#}");
+        return out.write_all(json::document(&document).as_bytes());
     }
     let emulated = if args.nccl.emulate_nodes { " EMULATED nodes," } else { "" };
     let graphs = if args.nccl.calls.graph { " CUDA graphs," } else { "" };

@@ -102,7 +102,7 @@ impl Differences {
             "rules": rules.collect::<Vec<_>>(),
             "evidence": evidence.collect::<Vec<_>>(),
         });
-        format!("{document:#}\n")
+        gdrtune_profiles::json::document(&document)
     }
 }
 

@@ -27,11 +27,20 @@ pub(crate) mod verify;
 pub(crate) mod workload;
 
 use std::{
-    io::{self, Write as _},
+    io::{self, IsTerminal as _, Write as _},
     path::Path,
     time::Duration,
 };
 
+use crate::{
+    BUILD_ID,
+    cli::{HostArgs, LookArgs, MeasureArgs, NcclArgs},
+    exit::{Exit, Failure},
+    hosts::{self, Place, Surroundings},
+    profile_file::{self, Openable, ProfileFile},
+    ui::{Charset, Mouse, Source, UiOptions, text::fit_lines},
+};
+use crossterm::terminal;
 use gdrtune_fleet::FleetConfig;
 use gdrtune_profiles::{
     diagnostic::printable,
@@ -42,16 +51,8 @@ use gdrtune_session::{
     cluster::{CallMode, ClusterBench, ClusterNote, pace::PaceConfig},
     connect::{ConnectError, Register},
     open::{self, Admission, ClusterRequest, Measuring, Present, Watcher},
+    output::{self, Existing},
     run::new_run_id,
-};
-
-use crate::{
-    BUILD_ID,
-    cli::{HostArgs, LookArgs, MeasureArgs, NcclArgs},
-    exit::{Exit, Failure},
-    hosts::{self, Place, Surroundings},
-    profile_file::{self, Openable, ProfileFile},
-    ui::{Charset, Mouse, Source, UiOptions},
 };
 
 /// Every collective at every size.
@@ -263,9 +264,41 @@ fn with_bench_heard<T>(
     open::with_cluster(runtime.handle(), cluster, &run, measuring, watcher, work).map_err(unusable)
 }
 
+/// Refuses a file of `option` that is there already, with the next step.
+///
+/// # Errors
+/// Wrong use.
+fn refuse_existing(option: &str, path: Option<&Path>, force: bool) -> Result<(), Failure> {
+    let existing = if force { Existing::Replace } else { Existing::Refuse };
+    match path.map(|path| output::refuse_existing(path, existing)) {
+        Some(Err(error)) => {
+            Err(Failure::usage(error).with_hint(format!("choose another file with {option}; --force replaces it")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Says something on standard error, where anybody listens.
 fn say(text: &str) {
     writeln!(io::stderr(), "gdrtune: {}", printable(text)).ok();
+}
+
+/// Columns of standard output, where it has some: a terminal's, or those that the user names for a file (`COLUMNS`).
+fn columns() -> Option<usize> {
+    /// Fewer are no terminal that anybody reads tables on.
+    const FEWEST: usize = 40;
+    let of_terminal = || {
+        let size = io::stdout().is_terminal().then(terminal::size)?.ok()?;
+        Some(usize::from(size.0)).filter(|columns| 0 < *columns)
+    };
+    let named = || std::env::var("COLUMNS").ok()?.parse::<usize>().ok();
+    of_terminal().or_else(named).map(|columns| columns.max(FEWEST))
+}
+
+/// Prints a text for people, in lines that fit where it is shown.
+fn print_fitted(text: &str) -> io::Result<()> {
+    let fitted = columns().map(|columns| fit_lines(text, columns));
+    io::stdout().lock().write_all(fitted.as_deref().unwrap_or(text).as_bytes())
 }
 
 /// A tokio runtime for fleet, signals and the terminal UI. Two threads are plenty: measuring happens elsewhere.

@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context as _;
 use gdrtune_session::{
     export,
-    output::{self, OutputDir, OutputError},
+    output::{self, Existing, OutputDir, OutputError},
     report::{HTML_FILE, MARKDOWN_FILE, Report},
     store::{self, StoredRun},
 };
@@ -41,7 +41,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Failure> {
         }
         files.add(args, &stored, &report)?;
     }
-    files.write()?;
+    files.write(if args.force { Existing::Replace } else { Existing::Refuse })?;
     Ok(Exit::Done)
 }
 
@@ -104,7 +104,11 @@ impl Files {
     }
 
     /// Writes all of it, or nothing.
-    fn write(&self) -> Result<(), Failure> {
+    fn write(&self, existing: Existing) -> Result<(), Failure> {
+        for (path, _) in &self.made {
+            output::refuse_existing(path, existing)
+                .map_err(|error| Failure::usage(error).with_hint("name another file, or --force replaces it"))?;
+        }
         for (path, _) in &self.made {
             let is_in_own_folder = self.are_several || path.extension().is_some_and(|ending| ending == "svg");
             if let Some(folder) = path.parent().filter(|_| is_in_own_folder) {

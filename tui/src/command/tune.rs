@@ -1,14 +1,8 @@
-//! `gdrtune tune` and `gdrtune demo`: a whole run, shown by the terminal UI or by lines.
+//! `gdrtune tune` and `gdrtune demo`: a whole run, shown by the terminal UI or by lines. Here is what it is to do.
 
-use std::{
-    cell::RefCell,
-    fs,
-    io::{self, IsTerminal, Write},
-    mem::ManuallyDrop,
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
-    thread,
-};
+mod execute;
+
+use std::{cell::RefCell, fs, io, path::Path};
 
 use anyhow::Context as _;
 use gdrtune_fleet::{LauncherKind, hosts::parse_list};
@@ -19,30 +13,26 @@ use gdrtune_profiles::{
     size::parse_sizes,
     source::Preset,
     space::SpaceFile,
-    vocab::{Collective, DataType, Engine, Point},
+    vocab::{Collective, DataType, Point},
     workload::Workload,
 };
 use gdrtune_session::{
-    control::Controls,
-    event::{Command, Event, InputFile, Invocation, Owner, Record, RunEnd},
+    event::{Event, InputFile, Invocation, Owner, Record},
     open::{Admission, ClusterRequest},
     output::{Existing, OutputClaim, OutputDir, OutputError},
-    recorder::Recorder,
     resume::Earlier,
-    run::{self, Goal, OUTPUT_FILES, RunConfig, RunOutcome, Target},
+    run::{self, Goal, OUTPUT_FILES, RunConfig, Target},
     store::RunWriter,
 };
 use gdrtune_tuner::{objective::Objective, search::Strategy, sim::Cluster};
 use rustix::system::uname;
-use tokio::sync::{mpsc, oneshot};
 
-use super::{detach, offline, presets::file_of, report};
+use self::execute::{AtEnd, execute};
+use super::{offline, presets::file_of, report};
 use crate::{
-    cli::{DemoArgs, GoalArgs, HostArgs, ObjectiveArg, ShowArgs, SpaceArgs, TuneArgs},
+    cli::{DemoArgs, GoalArgs, HostArgs, ObjectiveArg, SpaceArgs, TuneArgs},
     exit::{Exit, Failure},
-    headless::{JsonLines, PlainLines, Progress},
-    hosts, interrupt, paths,
-    ui::{self, Source, Steering, UiEnd},
+    hosts,
 };
 
 /// Sizes of the demo: three decades in seven points, so that its half minute goes into repeats.
@@ -127,22 +117,6 @@ pub(crate) fn tune(args: &TuneArgs, again: Option<Again>) -> Result<Exit, Failur
     execute(config, &args.show, AtEnd { expect_gain: args.expect_gain, report: !args.no_report }, again)
 }
 
-/// What is done when a run is over.
-#[derive(Debug, Clone, Copy)]
-struct AtEnd {
-    /// Whether it is to end with a code of its own where the defaults are best.
-    expect_gain: bool,
-    /// Whether its reports are written beside the profile.
-    report: bool,
-}
-
-impl AtEnd {
-    /// Writes the reports of a run that has a result. That one is on disk already, and without them it is as good.
-    fn reports(self, out: &OutputDir, store: &Path, outcome: &RunOutcome) -> anyhow::Result<Vec<PathBuf>> {
-        if self.report && !outcome.written.is_empty() { report::write_beside(out, store) } else { Ok(Vec::new()) }
-    }
-}
-
 /// Names of the files that a run writes.
 fn file_names(report: bool) -> Vec<&'static str> {
     let reports = report::FILES.into_iter().filter(|_| report);
@@ -211,7 +185,10 @@ fn plan(
 fn ceilings(path: &Path) -> Result<Ceilings, Failure> {
     let name = path.display().to_string();
     let text = fs::read_to_string(path).with_context(|| format!("read {name}")).map_err(Failure::usage)?;
-    serde_json::from_str(&text).map_err(|error| Failure::usage(anyhow::Error::from(error).context(name)))
+    let ceilings: Ceilings = serde_json::from_str(&text)
+        .map_err(|error| Failure::usage(anyhow::Error::from(error).context(name.clone())))?;
+    ceilings.check().map_err(|error| Failure::usage(anyhow::Error::from(error).context(name)))?;
+    Ok(ceilings)
 }
 
 const fn existing(args: &TuneArgs) -> Existing {
@@ -396,180 +373,4 @@ pub(super) fn occupied(error: OutputError, existing: Existing) -> Failure {
 fn is_of_run(dir: &Path, run: &str) -> bool {
     let text = fs::read_to_string(dir.join("profile.toml")).unwrap_or_default();
     Profile::parse(&text, "profile.toml").is_ok_and(|(profile, _)| profile.run.id == run)
-}
-
-/// Runs, shows, and says at the end what came of it.
-fn execute(mut config: RunConfig, show: &ShowArgs, at_end: AtEnd, again: Option<Again>) -> Result<Exit, Failure> {
-    let (writer, told, earlier) = match again {
-        Some(Again { writer, records, earlier }) => {
-            config.run_id.clone_from(&earlier.run);
-            (writer, records, Some(earlier))
-        }
-        None => (create_store(&config.run_id)?, Vec::new(), None),
-    };
-    let store = writer.path().to_owned();
-    // Dropping it ends the fleet under the session, which would then record that nodes were lost: not on the way out of a panic.
-    let runtime = ManuallyDrop::new(super::runtime()?);
-    let controls = Controls::new();
-    let use_ui = !show.is_headless() && io::stdout().is_terminal() && io::stdin().is_terminal();
-
-    let (records, receiver) = mpsc::unbounded_channel();
-    let listener: Box<dyn FnMut(&Record) + Send> = if use_ui {
-        // What a resumed run has done is shown as its own.
-        for record in told {
-            // The UI takes them as soon as it runs.
-            drop(records.send(ui::Input::Record(Arc::new(record))));
-        }
-        // A UI that was left does not need the records any more.
-        Box::new(move |record| drop(records.send(ui::Input::Record(Arc::new(record.clone())))))
-    } else {
-        headless_listener(show, &told, controls.clone())
-    };
-    let recorder = match &earlier {
-        Some(earlier) => Recorder::resume(writer, listener, earlier),
-        None => Recorder::new(writer, listener),
-    };
-    let measured = earlier.map(|earlier| earlier.measured);
-    let engine = config.target.engine();
-    let (done, finished) = oneshot::channel();
-    let handle = runtime.handle().clone();
-    let session_controls = controls.clone();
-    let its_store = store.clone();
-    let session = thread::Builder::new().name("session".to_owned()).spawn(move || {
-        let outcome = run::tune(&config, measured, &recorder, &session_controls, &handle);
-        // Now, and not when the user has looked at the end for long enough.
-        let ended = outcome.map(|outcome| (at_end.reports(&config.out, &its_store, &outcome), outcome));
-        // The receiver waits until the end, unless this process is leaving anyway.
-        done.send(()).ok();
-        ended
-    })?;
-
-    if use_ui {
-        let ui_controls = controls.clone();
-        let options = super::ui_options(Source::Live, &show.look);
-        let steering = Steering::Run(Box::new(move |command| ui_controls.apply(command)));
-        let end = runtime.block_on(ui::run(receiver, steering, options))?;
-        match end {
-            UiEnd::Left => {}
-            UiEnd::Detached => {
-                // The store is the background's when the session has let go of it.
-                drop(session.join());
-                drop(ManuallyDrop::into_inner(runtime));
-                return detach::hand_over(&store);
-            }
-            // The third Ctrl-C: the agents see the end of their stdin and clean up by themselves.
-            UiEnd::Abandoned => return Ok(Exit::Interrupted),
-            UiEnd::Terminated | UiEnd::TerminalLost => controls.apply(Command::Kill),
-        }
-    } else {
-        runtime.block_on(async {
-            interrupt::watch(controls.clone())?;
-            // An error means that the session thread died: its join says why.
-            drop(finished.await);
-            io::Result::Ok(())
-        })?;
-    }
-    let joined = session.join().ok();
-    let ended = joined.with_context(|| format!("the session thread panicked; the run store is {}", store.display()))?;
-    let (reports, outcome) = ended.map_err(|error| failure(error, engine, &store))?;
-    let reports = reports.unwrap_or_else(|error| {
-        super::say(&format!("warning: the run's report is not written: {error:#}"));
-        Vec::new()
-    });
-    Ok(conclude(&outcome, (&store, &reports), use_ui, at_end.expect_gain))
-}
-
-fn create_store(run: &str) -> Result<RunWriter, Failure> {
-    RunWriter::create(&paths::runs_dir()?, run).map_err(|error| {
-        Failure::new(Exit::Unexpected, error).with_hint("set GDRTUNE_STATE_DIR to a folder that can be written")
-    })
-}
-
-/// Shows what comes as lines; `told` is what an earlier process of the run has shown.
-fn headless_listener(show: &ShowArgs, told: &[Record], controls: Controls) -> Box<dyn FnMut(&Record) + Send> {
-    let mut progress: Box<dyn Progress> = if show.json {
-        Box::new(JsonLines(io::stdout()))
-    } else {
-        Box::new(PlainLines::new(io::stderr(), show.detail()))
-    };
-    for record in told {
-        progress.catch_up(record);
-    }
-    let progress = Arc::new(Mutex::new(progress));
-    Box::new(move |record| {
-        let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
-        if progress.show(record).is_err() {
-            // Nobody reads any more (`gdrtune ... --json | head`): end the run instead of measuring for nobody.
-            controls.apply(Command::Stop);
-        }
-    })
-}
-
-/// A run without an outcome, with its exit code and the next step.
-fn failure(error: run::RunError, engine: Engine, store: &Path) -> Failure {
-    let exit = match &error {
-        run::RunError::Connect(_) | run::RunError::Unusable(_) => Exit::Preflight,
-        run::RunError::Usage(_) | run::RunError::Diverged(_) => Exit::Usage,
-        run::RunError::NodesLost(_) => Exit::NodesLost,
-        run::RunError::Interrupted => Exit::Interrupted,
-        run::RunError::Output(_) | run::RunError::Store(_) | run::RunError::Internal(_) => Exit::Unexpected,
-    };
-    let hint = match &error {
-        run::RunError::Connect(refused) if let Some(hint) = refused.hint() => hint.to_owned(),
-        run::RunError::Diverged(_) => {
-            "the machine, the files or gdrtune are not what they were: put them back, or begin \
-                                       another run with gdrtune tune"
-                .to_owned()
-        }
-        // A resumed run would lose it again.
-        run::RunError::NodesLost(_) if engine == Engine::Sim => format!(
-            "the cluster file says so: take its lost-node out, or give fewer --trials; what was measured is in {}",
-            store.display()
-        ),
-        run::RunError::Interrupted => {
-            let run = store.file_stem().unwrap_or_default().display();
-            format!("gdrtune runs resume {run} goes on from here; what was measured is in {}", store.display())
-        }
-        run::RunError::NodesLost(_) => {
-            let run = store.file_stem().unwrap_or_default().display();
-            format!(
-                "gdrtune runs resume {run} goes on from here once they are back; with --min-nodes N it begins anew on the \
-                 others, if N are left; what was measured is in {}",
-                store.display()
-            )
-        }
-        _ => format!("everything that was measured is in {}", store.display()),
-    };
-    Failure::new(exit, error).with_hint(hint)
-}
-
-/// The exit code, and the last words on stderr.
-fn conclude(outcome: &RunOutcome, (store, reports): (&Path, &[PathBuf]), after_ui: bool, expect_gain: bool) -> Exit {
-    let mut last_words = String::new();
-    if after_ui {
-        last_words = format!("{}\n", outcome.summary);
-        for file in &outcome.written {
-            last_words.push_str(&["  ", &file.display().to_string(), "\n"].concat());
-        }
-    }
-    if outcome.end == RunEnd::Interrupted {
-        let run = store.file_stem().unwrap_or_default().display();
-        last_words.push_str(&["gdrtune runs resume ", &run.to_string(), " goes on from here\n"].concat());
-    }
-    if let Some(report) = reports.first() {
-        last_words.push_str(&["report: ", &report.display().to_string(), "\n"].concat());
-    }
-    last_words.push_str(&["run store: ", &store.display().to_string(), "\n"].concat());
-    // A closed stderr changes nothing about the exit code.
-    drop(io::stderr().write_all(last_words.as_bytes()));
-    match outcome.end {
-        RunEnd::Interrupted => Exit::Interrupted,
-        RunEnd::NodesLost => Exit::NodesLost,
-        RunEnd::Failed => Exit::Unexpected,
-        // The result is of another cluster than was asked for, which whoever deploys it must know first of all.
-        RunEnd::Tuned | RunEnd::DefaultsBest if !outcome.left_out.is_empty() => Exit::NodesLost,
-        RunEnd::Tuned | RunEnd::DefaultsBest if outcome.failed_trials > 0 => Exit::TrialsFailed,
-        RunEnd::DefaultsBest if expect_gain => Exit::NoGain,
-        RunEnd::Tuned | RunEnd::DefaultsBest => Exit::Done,
-    }
 }

@@ -52,16 +52,23 @@ pub(crate) fn csv_field(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\"\""))
 }
 
-/// Breaks a text into lines of at most `columns`, at spaces; only words that are wider than a line are cut.
+/// Breaks a text into lines of at most `columns`, at spaces. Lists of hosts that are wider than a line are broken after commas; other words,
+/// as paths and values, are not, since somebody may paste them.
 pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
-    for word in text.split_whitespace() {
-        let needed = width(word) + usize::from(!line.is_empty());
+    let is_list = |word: &str| word.contains(',') && !word.contains(['=', '/', '`']);
+    let pieces = text.split_whitespace().flat_map(|word| {
+        let is_broken = columns < width(word) && is_list(word);
+        let parts: Vec<&str> = if is_broken { word.split_inclusive(',').collect() } else { vec![word] };
+        parts.into_iter().enumerate().map(|(number, part)| (part, number == 0))
+    });
+    for (word, is_first) in pieces {
+        let needed = width(word) + usize::from(is_first && !line.is_empty());
         if !line.is_empty() && width(&line) + needed > columns {
             lines.push(std::mem::take(&mut line));
         }
-        if !line.is_empty() {
+        if is_first && !line.is_empty() {
             line.push(' ');
         }
         line.push_str(word);
@@ -70,6 +77,54 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
         lines.push(line);
     }
     lines
+}
+
+/// Lines that fit so many columns: those that are too wide go on below, indented.
+pub(crate) fn fit_lines(text: &str, columns: usize) -> String {
+    let mut fitted = String::new();
+    for line in text.lines() {
+        if width(line) <= columns {
+            fitted.extend([line, "\n"]);
+            continue;
+        }
+        let indent = (line.len() - line.trim_start().len()).min(columns / 2);
+        let room = columns.saturating_sub(indent + 2).max(1);
+        for (number, part) in wrap_commands(line, room).iter().enumerate() {
+            let blanks = if number == 0 { indent } else { indent + 2 };
+            fitted.extend([" ".repeat(blanks).as_str(), part, "\n"]);
+        }
+    }
+    fitted
+}
+
+/// The same as [`wrap`], but what is between backquotes is a command, for a terminal to take: it is never broken. One that is too wide for any line
+/// has one of its own, without the backquotes.
+pub(crate) fn wrap_commands(text: &str, columns: usize) -> Vec<String> {
+    /// Stands for a blank that is no place to break at; of a blank's width.
+    const FIXED: char = '\u{e000}';
+    /// What may follow a command in a sentence.
+    const MARKS: [char; 4] = [',', ';', '.', ')'];
+    let mut lines: Vec<String> = Vec::new();
+    let mut prose = String::new();
+    // What one opens and none closes is no command.
+    let quotes = text.matches('`').count();
+    let last = if quotes.is_multiple_of(2) { quotes } else { quotes - 1 };
+    for (number, part) in text.splitn(last + 1, '`').enumerate() {
+        let is_command = number % 2 == 1;
+        if is_command && width(part) + 3 <= columns {
+            prose.extend(["`", &part.replace(' ', &FIXED.to_string()), "`"]);
+        } else if is_command {
+            lines.extend(wrap(&std::mem::take(&mut prose), columns));
+            lines.push(part.to_owned());
+        } else if prose.is_empty() && number > 0 {
+            prose.push_str(part.trim_start_matches(MARKS));
+        } else {
+            prose.push_str(part);
+        }
+    }
+    lines.extend(wrap(&prose, columns));
+    lines.retain(|line| !line.is_empty());
+    lines.iter().map(|line| line.replace(FIXED, " ")).collect()
 }
 
 /// `1:23` or `2:03:04`.
@@ -167,6 +222,38 @@ pub(crate) fn fold_files(files: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_are_not_broken() {
+        for (text, columns, expected) in [
+            (
+                "load it: `modprobe nvidia-peermem`, then look",
+                30,
+                &["load it:", "`modprobe nvidia-peermem`,", "then look"][..],
+            ),
+            (
+                "load it: `modprobe nvidia-peermem`, then look",
+                20,
+                &["load it:", "modprobe nvidia-peermem", "then look"],
+            ),
+            ("`a  b`; or `c d`", 40, &["`a  b`; or `c d`"]),
+            ("`for b in 1 2 3; do x; done`", 10, &["for b in 1 2 3; do x; done"]),
+            ("an odd ` is kept", 10, &["an odd `", "is kept"]),
+            ("", 10, &[]),
+        ] {
+            assert_eq!(wrap_commands(text, columns), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn wide_lines_go_on_below() {
+        let text = "short\n  warning: node[1,3,5,7],gpu[2,4] are slow: see a/very/long/path/to/a/file.txt\n";
+        assert_eq!(
+            fit_lines(text, 24),
+            "short\n  warning: node[1,3,5,\n    7],gpu[2,4] are\n    slow: see\n    a/very/long/path/to/a/file.txt\n"
+        );
+        assert_eq!(fit_lines(text, 80), text);
+    }
 
     #[test]
     fn texts_fit_by_columns_not_by_characters() {

@@ -8,6 +8,10 @@ use gdrtune_tuner::{predict::Measured, stats::median};
 
 use crate::event::{Arm, Event, Record, TrialResult};
 
+mod shape;
+
+pub use shape::{OtherShape, check_shape, measured_shapes, shapes};
+
 /// Times at one point.
 #[derive(Default)]
 struct Times {
@@ -62,21 +66,6 @@ pub fn run_id(records: &[Record]) -> Option<&str> {
         Event::RunStarted { run, .. } => Some(run.as_str()),
         _ => None,
     })
-}
-
-/// Nodes and ranks of the run's shapes, in the order in which they were tuned; of the only one, as the run last had them.
-pub fn shapes(records: &[Record]) -> Vec<(u32, u32)> {
-    let (mut whole, mut shapes) = (None, Vec::new());
-    for record in records {
-        match record.event {
-            Event::RunStarted { nodes, ranks, .. } | Event::NodeSet { nodes, ranks, .. } => {
-                whole = Some((nodes, ranks));
-            }
-            Event::Shape { nodes, ranks, .. } if !shapes.contains(&(nodes, ranks)) => shapes.push((nodes, ranks)),
-            _ => {}
-        }
-    }
-    if shapes.is_empty() { whole.into_iter().collect() } else { shapes }
 }
 
 #[cfg(test)]

@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use gdrtune_fleet::hosts::fold;
-use gdrtune_profiles::vocab::{Engine, Environment};
+use gdrtune_profiles::{
+    json::escape,
+    vocab::{Engine, Environment},
+};
 use serde::Serialize;
 
 use crate::event::{Arm, Event, Failure, NodeState, Record, Trial, TrialResult};
@@ -243,7 +246,7 @@ pub fn json(rows: &[Row]) -> serde_json::Result<String> {
         schema_version: u32,
         trials: &'a [Row],
     }
-    Ok(serde_json::to_string_pretty(&Document { schema_version: SCHEMA_VERSION, trials: rows })? + "\n")
+    Ok(escape(serde_json::to_string_pretty(&Document { schema_version: SCHEMA_VERSION, trials: rows })?) + "\n")
 }
 
 /// One JSON object for each row, each on its line.
@@ -251,7 +254,7 @@ pub fn json(rows: &[Row]) -> serde_json::Result<String> {
 /// # Errors
 /// The serializer's.
 pub fn jsonl(rows: &[Row]) -> serde_json::Result<String> {
-    rows.iter().map(|row| Ok(serde_json::to_string(row)? + "\n")).collect()
+    rows.iter().map(|row| Ok(escape(serde_json::to_string(row)?) + "\n")).collect()
 }
 
 impl Row {

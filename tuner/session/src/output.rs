@@ -37,6 +37,9 @@ pub enum OutputError {
         /// One of the files.
         name: String,
     },
+    /// The file is there already.
+    #[error("{} is there already", .0.display())]
+    Exists(PathBuf),
     /// The path is no folder.
     #[error("{} is not a folder", .0.display())]
     NotAFolder(PathBuf),
@@ -223,6 +226,15 @@ impl OutputDir {
 
 fn refuse_file(path: &Path) -> Result<(), OutputError> {
     if path.exists() && !path.is_dir() { Err(OutputError::NotAFolder(path.to_owned())) } else { Ok(()) }
+}
+
+/// Refuses a file that is there already, unless it is to be replaced. What is no file (a pipe, a device) is written to as it is.
+///
+/// # Errors
+/// [`OutputError::Exists`]
+pub fn refuse_existing(path: &Path, existing: Existing) -> Result<(), OutputError> {
+    let is_there = existing == Existing::Refuse && path.is_file();
+    if is_there { Err(OutputError::Exists(path.to_owned())) } else { Ok(()) }
 }
 
 /// Writes one file whole: whoever reads `path` sees the old text or the new one. What is no file (a pipe, a device) is written

@@ -16,6 +16,8 @@ use std::{
     time::Duration,
 };
 
+use gdrtune_profiles::json::escape;
+
 pub use self::{
     find::{LAST, find_run, list_runs},
     follow::{Follower, News},
@@ -157,13 +159,9 @@ impl RunWriter {
     /// # Errors
     /// [`StoreError::Io`]; the file may then end in half a line, which readers leave out.
     pub fn append(&mut self, record: &Record) -> Result<(), StoreError> {
-        let write = || -> io::Result<Vec<u8>> {
-            let mut line = serde_json::to_vec(record)?;
-            line.push(b'\n');
-            Ok(line)
-        };
-        let line = write().map_err(StoreError::io("encode a record for", &self.path))?;
-        self.file.write_all(&line).map_err(StoreError::io("write", &self.path))
+        let text = serde_json::to_string(record).map_err(io::Error::from);
+        let line = escape(text.map_err(StoreError::io("encode a record for", &self.path))?) + "\n";
+        self.file.write_all(line.as_bytes()).map_err(StoreError::io("write", &self.path))
     }
 }
 

@@ -7,6 +7,8 @@ mod bootstrap;
 mod signed_rank;
 mod trend;
 
+pub use gdrtune_profiles::stats::{median, quantile, quantile_of_sorted};
+
 pub use bootstrap::{ArmSamples, Arms, Design, compare, round_error};
 pub use signed_rank::signed_rank;
 pub use trend::{Trend, trend};
@@ -16,11 +18,6 @@ pub const ONE_SIDED_95: f64 = 1.645;
 
 /// Standard error of a median over that of a mean, for many normal samples: the root of pi / 2.
 pub const MEDIAN_ERROR: f64 = 1.253;
-
-/// Median; `None` of nothing. An even count gives the mean of the middle two.
-pub fn median(values: &[f64]) -> Option<f64> {
-    quantile(values, 0.5)
-}
 
 /// Where most of the mass of logarithms of times is; `None` of less than two.
 ///
@@ -44,23 +41,6 @@ pub fn location(logs: &[f64]) -> Option<f64> {
             Some(quantiles?.iter().sum::<f64>() / 4.0)
         }
     }
-}
-
-/// The quantile `fraction` in 0..=1 with linear interpolation between order statistics; `None` of nothing.
-pub fn quantile(values: &[f64], fraction: f64) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    quantile_of_sorted(&sorted, fraction)
-}
-
-/// [`quantile`] of values that are in order already.
-pub fn quantile_of_sorted(sorted: &[f64], fraction: f64) -> Option<f64> {
-    let last = sorted.len().checked_sub(1)?;
-    let position = fraction.clamp(0.0, 1.0) * last as f64;
-    let below = position.floor() as usize;
-    let above = (below + 1).min(last);
-    let share = position - below as f64;
-    Some(sorted[below] + (sorted[above] - sorted[below]) * share)
 }
 
 /// Geometric mean of positive values with weights; `None` if no weight is positive.

@@ -20,11 +20,14 @@ mod nets;
 mod nvidia_smi;
 mod pcie;
 mod program;
+mod record;
 mod system;
 
 pub(crate) use device_users::{printable, user_name};
+pub use record::{RecordError, Recorded, record};
 
 use std::{
+    cell::RefCell,
     fs::{self, File},
     io::{self, Read as _},
     net::IpAddr,
@@ -38,7 +41,7 @@ use gdrtune_profiles::{
 };
 use gdrtune_wire::{Gpu, HcaPort, Interface, Inventory, PcieBridge, Topology};
 
-use self::system::LiveSystem;
+use self::{record::Trace, system::LiveSystem};
 
 /// Most bytes that are read of a file. The largest one here, `/proc/meminfo`, has about 1,500.
 const FILE_BYTES: u64 = 1 << 20;
@@ -104,16 +107,21 @@ pub fn read(root: &Path) -> Inventory {
 /// `nvidia-smi-q.xml` there. Nothing of this process and this machine is in it.
 pub fn read_recorded(root: &Path) -> Inventory {
     let mut reader = Reader::new(root);
-    let text = reader.value(RECORDED_LOG);
-    let log = text.map(|text| smi_log::parse(&text, RECORDED_LOG));
+    let log = reader.value(RECORDED_LOG);
+    recorded(reader, log.as_deref()).0
+}
+
+/// The same by a reader, with this output of `nvidia-smi -q -x`; and what the reader has looked at, where it keeps that.
+fn recorded(reader: Reader<'_>, log: Option<&str>) -> (Inventory, Trace) {
+    let log = log.map(|text| smi_log::parse(text, RECORDED_LOG));
     let why = match &log {
         None => Some(format!("{RECORDED_LOG}: not in this recorded tree; it is what `nvidia-smi -q -x` prints")),
         Some(Err(diagnostic)) => Some(diagnostic.to_string()),
         Some(Ok(_)) => None,
     };
     let topology = "nvidia-smi topo -m: not asked, as this is a recorded tree".to_owned();
-    let mut inventory = assemble(
-        root,
+    let (mut inventory, trace) = assemble_by(
+        reader,
         Live {
             links: Ok(Vec::new()),
             variables: Vec::new(),
@@ -126,7 +134,7 @@ pub fn read_recorded(root: &Path) -> Inventory {
         },
     );
     inventory.unreadable.extend([topology].into_iter().chain(why));
-    inventory
+    (inventory, trace)
 }
 
 /// The host name, or nothing where it cannot be read.
@@ -140,7 +148,11 @@ pub fn boot_id(root: &Path) -> String {
 }
 
 fn assemble(root: &Path, live: Live) -> Inventory {
-    let mut reader = Reader::new(root);
+    assemble_by(Reader::new(root), live).0
+}
+
+/// The same by a reader; and what it has looked at, where it keeps that.
+fn assemble_by(mut reader: Reader<'_>, live: Live) -> (Inventory, Trace) {
     let links = live.links.unwrap_or_else(|error| {
         reader.unreadable.push(format!("interface addresses: {error}"));
         vec![]
@@ -184,10 +196,11 @@ fn assemble(root: &Path, live: Live) -> Inventory {
         gpu.dmabuf = gpu_details::dmabuf(gpu, inventory.system.nvidia_module.as_ref(), &inventory.kernel);
     }
     let asker = device_users::Asker { pid: live.pid, device_order, nvidia_smi: live.nvidia_smi };
-    let found = device_users::find(root, &asker);
+    let found = device_users::find(reader.root, &asker);
     reader.unreadable.extend(found.unreadable);
     reader.note_hidden_bridges(&inventory.bridges);
-    Inventory { topology, unreadable: reader.unreadable, device_users: found.users, ..inventory }
+    let trace = reader.trace.map(RefCell::into_inner).unwrap_or_default();
+    (Inventory { topology, unreadable: reader.unreadable, device_users: found.users, ..inventory }, trace)
 }
 
 fn site_env(variables: Vec<(String, String)>) -> Environment {
@@ -201,11 +214,18 @@ struct Reader<'r> {
     unreadable: Vec<String>,
     /// Bridges of which only root sees all.
     hidden_bridges: u32,
+    /// What is looked at, where that is recorded.
+    trace: Option<RefCell<Trace>>,
 }
 
 impl<'r> Reader<'r> {
     fn new(root: &'r Path) -> Self {
-        Self { root, unreadable: vec![], hidden_bridges: 0 }
+        Self { root, unreadable: vec![], hidden_bridges: 0, trace: None }
+    }
+
+    /// One that keeps what it looks at.
+    fn traced(root: &'r Path) -> Self {
+        Self { trace: Some(RefCell::default()), ..Self::new(root) }
     }
 
     /// The trimmed text of a file, or nothing.
@@ -251,7 +271,11 @@ impl<'r> Reader<'r> {
         target.as_deref().and_then(|path| path.file_name()?.to_str()).unwrap_or_default().to_owned()
     }
 
+    /// Where a path below the root is. Everything that is looked at goes through here.
     fn path(&self, path: &str) -> PathBuf {
+        if let Some(trace) = &self.trace {
+            trace.borrow_mut().asked(path);
+        }
         self.root.join(path)
     }
 
@@ -261,14 +285,21 @@ impl<'r> Reader<'r> {
 
     /// A file's beginning, at most `most` bytes.
     fn try_bytes(&self, path: &str, most: u64) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![];
-        let path = self.within(path)?;
-        // Whoever opens a pipe may wait for ever.
-        if !fs::metadata(&path)?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "is no file"));
+        let read = || {
+            let mut bytes = vec![];
+            let path = self.within(path)?;
+            // Whoever opens a pipe may wait for ever.
+            if !fs::metadata(&path)?.is_file() {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "is no file"));
+            }
+            File::open(path)?.take(most).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        let result = read();
+        if let Some(trace) = &self.trace {
+            trace.borrow_mut().read(self.root, path, &result);
         }
-        File::open(path)?.take(most).read_to_end(&mut bytes)?;
-        Ok(bytes)
+        result
     }
 
     /// The path, unless links in a recorded tree lead out of it: to files of this machine.
@@ -282,6 +313,9 @@ impl<'r> Reader<'r> {
 
     /// Names in a folder, sorted and not too many; none where there is no such folder.
     fn names(&self, path: &str) -> Vec<String> {
+        if let Some(trace) = &self.trace {
+            trace.borrow_mut().listed(path);
+        }
         let entries = self.within(path).and_then(fs::read_dir).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         let mut names: Vec<String> = names.take(MOST_NAMES).collect();

@@ -91,6 +91,13 @@ pub(super) fn ask(search_path: Option<&OsStr>, limit: Duration) -> Option<Answer
     Some(answer)
 }
 
+/// What `nvidia-smi -q -x` prints, where there is one that answers.
+pub(super) fn log() -> Option<String> {
+    let program = program::find(PROGRAM, std::env::var_os("PATH").as_deref()?)?;
+    let environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+    Asker { program: &program, environment: &environment, until: Instant::now() + LIMIT }.run(&["-q", "-x"]).ok()
+}
+
 /// Who asks the program, and until when.
 struct Asker<'a> {
     program: &'a Path,

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use gdrtune_profiles::stats::median;
 use gdrtune_wire::ProbeRate;
 
 use super::{
-    measure::{Course, median, transfer},
+    measure::{Course, transfer},
     ways::{Failed, REGION_BYTES},
 };
 use crate::verbs::{Local, Mark};
@@ -61,7 +62,7 @@ pub(super) fn rates(course: &mut Course<'_>) -> Result<Vec<ProbeRate>, Failed> {
         while laps.len() < LAPS && (laps.is_empty() || Instant::now() < course.until) {
             laps.push((plan.writes * bytes) as f64 / lap(course, bytes, plan)?.as_secs_f64());
         }
-        bytes_per_s = median(&mut laps);
+        bytes_per_s = median(&laps).unwrap_or_default();
         rates.push(ProbeRate { bytes: bytes as u64, gbs: bytes_per_s / 1e9 });
     }
     Ok(rates)

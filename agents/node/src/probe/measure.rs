@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use gdrtune_profiles::bindings::ceilings::Failure;
+use gdrtune_profiles::{bindings::ceilings::Failure, stats::median};
 use gdrtune_wire::ProbeRate;
 
 use super::{
@@ -129,7 +129,7 @@ impl Course<'_> {
                 break;
             }
         }
-        Ok(median(&mut laps))
+        Ok(median(&laps).unwrap_or_default())
     }
 }
 
@@ -137,14 +137,4 @@ impl Course<'_> {
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 pub(super) fn transfer(error: VerbsError) -> Failed {
     (Failure::Transfer, error.to_string())
-}
-
-/// The middle, or the mean of the two that are nearest to it; 0 of nothing.
-pub(super) fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let (lower, upper) = (values.len().saturating_sub(1) / 2, values.len() / 2);
-    match (values.get(lower), values.get(upper)) {
-        (Some(lower), Some(upper)) => f64::midpoint(*lower, *upper),
-        _ => 0.0,
-    }
 }

@@ -56,10 +56,20 @@ pub(super) struct Lexer<'a> {
     text: &'a str,
     at: usize,
     line: usize,
-    /// Here-documents that begin after this line: their ends, and whether tabs before the end are dropped.
-    documents: Vec<(String, bool)>,
+    /// Here-documents that begin after this line: their ends, whether tabs before the end are dropped, and the line that asks for it.
+    documents: Vec<(String, bool, usize)>,
     /// Whether the next word ends a here-document, and whether tabs are dropped there.
     document_next: Option<bool>,
+    skipped: Vec<Document>,
+}
+
+/// A here-document that ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Document {
+    /// The line of the command that it is for.
+    pub(super) command: usize,
+    /// First and last line, without the word that ends it.
+    pub(super) lines: (usize, usize),
 }
 
 /// Longest first.
@@ -70,7 +80,12 @@ const OPERATORS: &[&str] = &[
 
 impl<'a> Lexer<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Self { text, at: 0, line: 1, documents: Vec::new(), document_next: None }
+        Self { text, at: 0, line: 1, documents: Vec::new(), document_next: None, skipped: Vec::new() }
+    }
+
+    /// The here-documents so far that end.
+    pub(super) fn skipped(&self) -> &[Document] {
+        &self.skipped
     }
 
     fn rest(&self) -> &'a str {
@@ -96,12 +111,15 @@ impl<'a> Lexer<'a> {
     }
 
     fn skip_documents(&mut self) {
-        for (end, drops_tabs) in std::mem::take(&mut self.documents) {
+        for (end, drops_tabs, command) in std::mem::take(&mut self.documents) {
+            let first = self.line;
             while !self.rest().is_empty() {
+                let number = self.line;
                 let line = self.take_line();
                 self.advance();
                 let line = line.strip_suffix('\r').unwrap_or(line);
                 if (if drops_tabs { line.trim_start_matches('\t') } else { line }) == end {
+                    self.skipped.push(Document { command, lines: (first, number - 1) });
                     break;
                 }
             }
@@ -215,6 +233,21 @@ impl<'a> Lexer<'a> {
         }
     }
 
+    /// Skips `((...))`, whose `<<` begins no here-document.
+    fn skip_arithmetic(&mut self) -> bool {
+        if !self.rest().starts_with("((") {
+            return false;
+        }
+        let begin = (self.at, self.line);
+        self.balanced('(', ')');
+        let is_arithmetic = self.text[begin.0..self.at].ends_with("))");
+        if !is_arithmetic {
+            // A subshell in a subshell.
+            (self.at, self.line) = begin;
+        }
+        is_arithmetic
+    }
+
     /// Takes an operator that redirects along with nothing: its word follows as a word of the command, but for a here-document.
     fn operator(&mut self) -> Option<&'a str> {
         let rest = self.rest();
@@ -254,6 +287,9 @@ impl<'a> Iterator for Lexer<'a> {
             {
                 continue;
             }
+            if self.skip_arithmetic() {
+                continue;
+            }
             if let Some(operator) = self.operator() {
                 match operator {
                     "<<" | "<<-" => self.document_next = Some(operator == "<<-"),
@@ -264,7 +300,7 @@ impl<'a> Iterator for Lexer<'a> {
             }
             let word = self.word();
             if let Some(drops_tabs) = self.document_next.take() {
-                self.documents.push((word.text, drops_tabs));
+                self.documents.push((word.text, drops_tabs, word.line));
                 continue;
             }
             return Some(Token::Word(word));

@@ -121,11 +121,11 @@ pub(super) fn facts(job: &Job) -> Result<(Facts, Vec<String>), JobError> {
     };
     check(job, layers, experts)?;
     check_heads(job, hidden, known)?;
+    check_params(job.params, [layers, hidden, kv_hidden, vocabulary])?;
     let micro_batches = micro_batches(job, &mut assumed)?;
     // GPT-3 ties embedding and output layer, later models do not.
     let outer_params = (2.0 * vocabulary * hidden).min(job.params / 2.0);
-    // Query and output of hidden x hidden, key and value of hidden x kv_hidden (arXiv 2307.09288, section 2.2).
-    let attention = layers * 2.0 * hidden * (hidden + kv_hidden);
+    let attention = attention_params(layers, hidden, kv_hidden);
     let inner = job.params - outer_params;
     let expert_params = if is_mixture { (inner - attention).max(0.0) } else { 0.0 };
     let grad_type = job.grad_type.unwrap_or_else(|| {
@@ -206,6 +206,27 @@ fn check_heads(job: &Job, hidden: f64, known: Option<&KnownModel>) -> Result<(),
         return Ok(());
     }
     Err(JobError { option: "--tp", cause: format!("{what} cannot be spread over {} ranks alike", job.tp) })
+}
+
+/// Whether a model of so many parameters can have such sizes.
+fn check_params(params: f64, [layers, hidden, kv_hidden, vocabulary]: [f64; 4]) -> Result<(), JobError> {
+    let embedding = vocabulary * hidden;
+    let attention = attention_params(layers, hidden, kv_hidden);
+    for (option, what, least) in [
+        ("--vocabulary", format!("an embedding of {vocabulary} x {hidden}"), embedding),
+        ("--layers", format!("the attention of {layers} layers of a hidden size of {hidden}"), attention),
+    ] {
+        if params < least {
+            let cause = format!("{what} has {} parameters, more than --params {}", Params(least), Params(params));
+            return Err(JobError { option, cause });
+        }
+    }
+    Ok(())
+}
+
+/// Query and output of hidden x hidden, key and value of hidden x `kv_hidden` (arXiv 2307.09288, section 2.2).
+fn attention_params(layers: f64, hidden: f64, kv_hidden: f64) -> f64 {
+    layers * 2.0 * hidden * (hidden + kv_hidden)
 }
 
 fn micro_batches(job: &Job, assumed: &mut Vec<String>) -> Result<f64, JobError> {

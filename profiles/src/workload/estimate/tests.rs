@@ -120,6 +120,22 @@ fn what_is_assumed_is_said_and_what_cannot_be_is_refused() {
         (Job { dp: 8, ep: 8, ..job(7e9) }, "--layers: no mixture of experts of about 7B parameters"),
         (Job { dp: 3, global_batch: Some(4), ..job(7e9) }, "--global-batch: 4 sequences are no multiple"),
         (Job { dp: 3, bucket: 0, ..job(7e9) }, "--bucket: "),
+        (
+            Job { tp: 2, sequence: 1 << 60, ..job(7e9) },
+            "tp: allreduce of activations: more than 2^53 bytes in one call: check the job's numbers",
+        ),
+        (
+            Job { tp: 2, global_batch: Some(1 << 60), ..job(7e9) },
+            "tp: allreduce of activations: more than 2^53 calls in one step: check the job's numbers",
+        ),
+        (
+            Job { vocabulary: Some(1 << 40), ..job(7e9) },
+            "--vocabulary: an embedding of 1099511627776 x 4096 has 4503.6T parameters, more than --params 7B",
+        ),
+        (
+            Job { layers: Some(1000), ..job(7e9) },
+            "--layers: the attention of 1000 layers of a hidden size of 4096 has 67.11B parameters, more than --params 7B",
+        ),
     ] {
         let error = Estimate::of(&job).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{error}");
@@ -146,7 +162,7 @@ proptest! {
         };
         if let Ok(estimate) = Estimate::of(&job) {
             for group in &estimate.groups {
-                prop_assert!(1 < group.ranks && group.terms.iter().all(|term| 0.0 < term.per_step));
+                prop_assert!(1 < group.ranks && group.terms.iter().all(|term| 0.0 < term.per_step && term.bytes < 1 << 54));
             }
         }
     }

@@ -26,11 +26,12 @@ pub(super) struct Csv {
 }
 
 impl Csv {
-    /// Makes the file, or empties it.
+    /// Makes the file, or empties it where it may be replaced.
     ///
     /// # Errors
-    /// Wrong use: a path that cannot be written.
-    pub(super) fn create(path: &Path, cancel: &Cancel) -> Result<Self, Failure> {
+    /// Wrong use: a path that cannot be written, or a file that is there already.
+    pub(super) fn create(path: &Path, force: bool, cancel: &Cancel) -> Result<Self, Failure> {
+        super::super::refuse_existing("--csv", Some(path), force)?;
         let make = || {
             let mut file = LineWriter::new(File::create(path)?);
             writeln!(file, "{CSV_HEADER}")?;

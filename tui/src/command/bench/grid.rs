@@ -42,7 +42,7 @@ pub(super) fn bench(
     points: &[Point],
 ) -> Result<Exit, Failure> {
     let cancel = Cancel::new();
-    let mut csv = args.csv.as_ref().map(|path| Csv::create(path, &cancel)).transpose()?;
+    let mut csv = args.csv.as_ref().map(|path| Csv::create(path, args.force, &cancel)).transpose()?;
     // As long as in a search: what a grid is compared with.
     let pace = PaceConfig { min_lease_ms: args.measure.trial.min_lease_ms(), ..PaceConfig::default() };
     let (measured, present) = command::with_bench(cluster, points, pace, |bench, nodes| {

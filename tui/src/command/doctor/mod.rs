@@ -11,15 +11,16 @@ use std::{
 
 use gdrtune_fleet::{FleetConfig, LauncherKind};
 use gdrtune_node::inventory;
-use gdrtune_profiles::nearest::hint;
+use gdrtune_profiles::{json::document, nearest::hint};
 use gdrtune_session::doctor::{Check, Facts, GROUPS, Look, Node, Status, check, checks, examine, explain, list, look};
 
 use crate::{
     cli::{DoctorArgs, DoctorCommand},
     exit::{Exit, Failure},
     hosts::{self, Surroundings},
-    ui::{Charset, text::wrap},
+    ui::{Charset, text::wrap_commands},
 };
+use text::Detail;
 
 /// Ranks per host where nobody says: nothing runs.
 const NO_RANKS: u32 = 1;
@@ -47,9 +48,10 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<Exit, Failure> {
     let facts = if args.from.is_empty() { on_hosts(args, is_wanted)? } else { recorded(args)? };
     let findings = examine(&facts, is_wanted);
     if args.json {
-        print(&format!("{:#}\n", json::document(&facts, &findings)))?;
+        print(&document(&json::document(&facts, &findings)))?;
     } else {
-        print(&text::text(&facts, &findings, charset(args)))?;
+        let detail = if args.verbose { Detail::Everything } else { Detail::Faults };
+        print(&text::text(&facts, &findings, charset(args), detail))?;
     }
     let is_bad = |status| status == Status::Fail || (args.strict && status == Status::Warn);
     Ok(if findings.iter().any(|finding| is_bad(finding.status)) { Exit::Findings } else { Exit::Done })
@@ -105,7 +107,7 @@ fn explained(ids: &[String]) -> Result<String, Failure> {
         }
         lines.push(check.id.to_owned());
         for (heading, text) in explain(check) {
-            for (number, line) in wrap(text, COLUMNS - INDENT).into_iter().enumerate() {
+            for (number, line) in wrap_commands(text, COLUMNS - INDENT).into_iter().enumerate() {
                 let heading = if number == 0 { heading } else { "" };
                 lines.push(format!("  {heading:<9} {line}"));
             }

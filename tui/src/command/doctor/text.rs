@@ -1,10 +1,11 @@
-//! Findings for people: the worst first, in lines that fit 80 columns.
+//! Findings for people: the worst first, in lines that fit 80 columns, but for commands that do not. What is well, and what was left out, is
+//! counted, and only named where that is asked for.
 //!
 //! ```text
 //! ✗ FAIL
 //!   gdr-path  node[01-03]
 //!       no peer memory module is loaded, and no DMA-BUF
-//!       fix: modprobe nvidia-peermem
+//!       fix: `modprobe nvidia-peermem`
 //!
 //! - SKIP
 //!   hca-mtu, hca-rate: no HCA
@@ -21,11 +22,20 @@ use gdrtune_session::doctor::{Facts, Finding, Node, Status};
 use super::{super::printable, COLUMNS};
 use crate::ui::{
     Charset, Glyphs,
-    text::{count, wrap},
+    text::{count, wrap_commands},
 };
 
+/// How much is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// What is not well.
+    Faults,
+    /// What was left out and what passed, too.
+    Everything,
+}
+
 /// Everything, ending with a line break.
-pub(super) fn text(facts: &Facts, findings: &[Finding], charset: Charset) -> String {
+pub(super) fn text(facts: &Facts, findings: &[Finding], charset: Charset, detail: Detail) -> String {
     let glyphs = Glyphs::of(charset);
     let hosts = facts.nodes.len() + facts.unusable.len();
     let all: Vec<&str> = facts.nodes.iter().map(|node| node.host.as_str()).collect();
@@ -36,7 +46,8 @@ pub(super) fn text(facts: &Facts, findings: &[Finding], charset: Charset) -> Str
     }
     for status in Status::WORST_FIRST {
         let of: Vec<&Finding> = findings.iter().filter(|finding| finding.status == status).collect();
-        if of.is_empty() {
+        let is_fault = matches!(status, Status::Fail | Status::Warn);
+        if of.is_empty() || (detail == Detail::Faults && !is_fault) {
             continue;
         }
         lines.push(format!("{} {}", symbol(status, &glyphs), status.name()));
@@ -51,8 +62,11 @@ pub(super) fn text(facts: &Facts, findings: &[Finding], charset: Charset) -> Str
         lines.push(String::new());
     }
     lines.push(format!("{}, {}", count(hosts as u64, "host"), counts(findings)));
-    let is_bad = findings.iter().any(|finding| finding.status >= Status::Warn);
-    if is_bad {
+    let has = |fault: bool| findings.iter().any(|finding| (finding.status >= Status::Warn) == fault);
+    if detail == Detail::Faults && has(false) {
+        lines.push("-v also names what was skipped, and why, and what passed".to_owned());
+    }
+    if has(true) {
         lines.push("gdrtune doctor explain ID says what a check looks at, and why".to_owned());
     }
     // Names of hosts, devices and files are others' words.
@@ -78,9 +92,9 @@ const fn symbol(status: Status, glyphs: &Glyphs) -> &'static str {
     }
 }
 
-/// A text in lines behind an indent.
+/// A text in lines behind an indent; commands in it are not broken.
 fn block(text: &str, indent: usize, lines: &mut Vec<String>) {
-    let wrapped = wrap(text, COLUMNS - indent);
+    let wrapped = wrap_commands(text, COLUMNS - indent);
     lines.extend(wrapped.into_iter().map(|line| format!("{}{line}", " ".repeat(indent))));
 }
 

@@ -158,7 +158,7 @@ fn document(explained: &Explained<'_>, body: &serde_json::Value) -> String {
     if let (Some(whole), Some(body)) = (whole.as_object_mut(), body.as_object()) {
         whole.extend(body.clone());
     }
-    format!("{whole:#}\n")
+    gdrtune_profiles::json::document(&whole)
 }
 
 /// The job's shape: as the user says, completed by the shapes that are known.

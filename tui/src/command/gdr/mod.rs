@@ -5,10 +5,14 @@ mod verdict;
 use std::{
     fs::File,
     io::{self, BufRead, BufReader, Write},
+    os::{fd::AsFd as _, unix::fs::MetadataExt as _},
     path::{Path, PathBuf},
 };
 
-use gdrtune_profiles::gdr::{Log, render};
+use gdrtune_profiles::{
+    gdr::{Log, render},
+    json::document,
+};
 
 use crate::{
     cli::GdrArgs,
@@ -28,17 +32,31 @@ pub(crate) fn gdr(args: &GdrArgs) -> Result<Exit, Failure> {
 /// Says what logs say.
 fn explain(files: &[PathBuf], as_json: bool) -> Result<Exit, Failure> {
     let mut log = Log::new();
+    let mut seen: Vec<(u64, u64)> = Vec::new();
     for path in files {
-        read(path, &mut log)
-            .map_err(|error| Failure::usage(anyhow::Error::from(error).context(format!("read {}", path.display()))))?;
+        let io = |error| Failure::usage(anyhow::Error::from(error).context(format!("read {}", path.display())));
+        let mut file = open(path).map_err(io)?;
+        // Under another name, too: what it says would count twice.
+        let metadata = file.metadata().map_err(io)?;
+        let identity = (metadata.dev(), metadata.ino());
+        if metadata.is_file() && seen.contains(&identity) {
+            super::say(&format!("{}: the same file again, which counts once", path.display()));
+            continue;
+        }
+        seen.push(identity);
+        log.begin(&path.display().to_string());
+        lines(&mut BufReader::with_capacity(READ_BYTES, &mut file), &mut log).map_err(io)?;
     }
     let report = log.finish();
     if report.hosts.is_empty() && report.versions.is_empty() {
         let failure = Failure::new(Exit::NothingMatched, anyhow::anyhow!("no line of NCCL is in there"));
         return Err(failure.with_hint("run the job with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET,ENV"));
     }
-    let text = if as_json { format!("{:#}\n", render::json(&report)) } else { render::text(&report) };
-    io::stdout().lock().write_all(text.as_bytes())?;
+    if as_json {
+        io::stdout().lock().write_all(document(&render::json(&report)).as_bytes())?;
+    } else {
+        super::print_fitted(&render::text(&report))?;
+    }
     Ok(match report.has_findings() {
         true => Exit::Findings,
         false if report.tells_connections() => Exit::Done,
@@ -46,12 +64,9 @@ fn explain(files: &[PathBuf], as_json: bool) -> Result<Exit, Failure> {
     })
 }
 
-fn read(path: &Path, log: &mut Log) -> io::Result<()> {
-    log.begin(&path.display().to_string());
-    if path.as_os_str() == "-" {
-        return lines(&mut BufReader::with_capacity(READ_BYTES, io::stdin().lock()), log);
-    }
-    lines(&mut BufReader::with_capacity(READ_BYTES, File::open(path)?), log)
+/// A log; `-` is standard input.
+fn open(path: &Path) -> io::Result<File> {
+    if path.as_os_str() == "-" { Ok(io::stdin().as_fd().try_clone_to_owned()?.into()) } else { File::open(path) }
 }
 
 /// Hands on every line. Of one that has no end in sight, the beginning.

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use gdrtune_profiles::{
+    json,
     profile::Speedup,
     size::parse_sizes,
     vocab::{Engine, Point},
@@ -18,7 +19,7 @@ use gdrtune_tuner::{
 use gdrtune_wire::NetworkUse;
 use serde_json::{Value, json};
 
-use super::super::verify::Progress;
+use super::super::{print_fitted, verify::Progress};
 use crate::{
     cli::{GdrArgs, MeasureArgs, SizeArgs},
     exit::{Exit, Failure},
@@ -92,7 +93,7 @@ fn measure_args(args: &GdrArgs) -> MeasureArgs {
 
 fn show(args: &GdrArgs, frame: &Frame, outcome: &GdrOutcome) -> Result<Exit, Failure> {
     if args.json {
-        writeln!(io::stdout().lock(), "{:#}", document(frame, outcome))?;
+        io::stdout().lock().write_all(json::document(&document(frame, outcome)).as_bytes())?;
     }
     match outcome {
         GdrOutcome::NotApplicable(why) => {
@@ -107,7 +108,7 @@ fn show(args: &GdrArgs, frame: &Frame, outcome: &GdrOutcome) -> Result<Exit, Fai
                 return Err(Failure::new(Exit::TrialsFailed, anyhow::anyhow!("{broken}")));
             }
             if !args.json {
-                io::stdout().lock().write_all(text(frame, result).as_bytes())?;
+                print_fitted(&text(frame, result))?;
             }
             Ok(exit(args, result))
         }

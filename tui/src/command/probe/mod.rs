@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use gdrtune_profiles::bindings::{PortId, ceilings::Judgement};
+use gdrtune_profiles::{
+    bindings::{PortId, ceilings::Judgement},
+    json::document,
+};
 use gdrtune_session::{
     connect::{self, ConnectError, Register},
     lock::Company,
@@ -89,8 +92,11 @@ pub(crate) fn probe(args: &ProbeArgs) -> Result<Exit, Failure> {
         Err(Refused::Probe(error)) => return Err(unprobed(error)),
     };
     let findings = Findings { probe: &found, odd: found.ceilings().judge().into_iter().collect(), hosts };
-    let printed = if args.json { format!("{:#}\n", json::document(&findings)) } else { text::text(&findings) };
-    io::stdout().lock().write_all(printed.as_bytes())?;
+    if args.json {
+        io::stdout().lock().write_all(document(&json::document(&findings)).as_bytes())?;
+    } else {
+        super::print_fitted(&text::text(&findings, super::columns()))?;
+    }
     for (host, why) in &found.lost {
         super::say(&format!("{host} is lost: {why}"));
     }

@@ -23,11 +23,11 @@ use crate::ui::text::count;
 const SHOWN_WAYS: usize = 64;
 
 /// Everything, ending with a line break.
-pub(super) fn text(findings: &Findings<'_>) -> String {
+pub(super) fn text(findings: &Findings<'_>, columns: Option<usize>) -> String {
     let probe = findings.probe;
     let mut lines =
         vec![format!("Ports over {}, GB/s of large writes and us of small ones", count(findings.hosts as u64, "host"))];
-    ports(probe, &mut lines);
+    ports(probe, columns, &mut lines);
     if !findings.odd.is_empty() {
         lines.push(String::new());
         lines.push("Slow or useless".to_owned());
@@ -45,7 +45,7 @@ pub(super) fn text(findings: &Findings<'_>) -> String {
         "Ways".to_owned()
     });
     if rows.len() > 1 {
-        table(&rows, &mut lines);
+        table(&rows, columns, &mut lines);
     }
     lines.iter().fold(String::new(), |mut text, line| {
         // Writing to a string cannot fail. Names of hosts and devices are others' words.
@@ -106,7 +106,7 @@ fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-fn ports(probe: &Probe, lines: &mut Vec<String>) {
+fn ports(probe: &Probe, columns: Option<usize>, lines: &mut Vec<String>) {
     let mut rows =
         vec![["HCA", "port", "memory", "ways", "median GB/s", "worst", "", "median us"].map(str::to_owned).to_vec()];
     let mut kinds: BTreeMap<Kind, Vec<&ProbedLink>> = BTreeMap::new();
@@ -130,7 +130,7 @@ fn ports(probe: &Probe, lines: &mut Vec<String>) {
             median(&times),
         ]);
     }
-    table(&rows, lines);
+    table(&rows, columns, lines);
 }
 
 fn odd_port(port: &PortId, judgement: &Judgement, probe: &Probe) -> String {
@@ -196,7 +196,7 @@ mod tests {
         let probe = probe();
         let odd = probe.ceilings().judge().into_iter().collect();
         let findings = Findings { probe: &probe, odd, hosts: 3 };
-        insta::assert_snapshot!(text(&findings));
+        insta::assert_snapshot!(text(&findings, None));
         assert_eq!(odd_ways(&probe).collect::<Vec<_>>(), [0, 1]);
         assert_eq!(super::super::exit(&findings), crate::exit::Exit::Findings);
     }
@@ -215,7 +215,7 @@ mod tests {
     fn of_many_ways_only_the_odd_ones_are_shown() {
         let mut probe = probe();
         probe.links.extend((0..100).map(|at| link(&format!("m{at}"), "mlx5_0", "n1", rate(48.0))));
-        let shown = text(&Findings { probe: &probe, odd: Vec::new(), hosts: 103 });
+        let shown = text(&Findings { probe: &probe, odd: Vec::new(), hosts: 103 }, None);
         assert!(shown.contains("Ways: 2 of 112 are slow or failed"), "{shown}");
         assert!(!shown.contains("m7"), "{shown}");
     }

@@ -11,6 +11,7 @@ use crate::{
 };
 
 pub(super) fn export(args: &ExportArgs) -> Result<Exit, Failure> {
+    super::super::refuse_existing("-o", args.output.as_deref(), args.force)?;
     let path = super::find(&args.run)?;
     let run = store::read_run(&path).map_err(Failure::usage)?;
     let rows = export::rows(&run.records);

@@ -37,7 +37,7 @@ pub(super) fn trend(args: &TrendArgs) -> Result<Exit, Failure> {
     let charset = if args.ascii { Charset::Ascii } else { Charset::of_environment(|name| std::env::var(name).ok()) };
     let name = args.profile.display().to_string();
     let printed = if args.json {
-        format!("{:#}\n", document(&profile, &kept.all, &courses))
+        gdrtune_profiles::json::document(&document(&profile, &kept.all, &courses))
     } else {
         page(&name, &profile, &kept.all, &courses, &Glyphs::of(charset))
     };

@@ -10,7 +10,8 @@ use std::{
     path::Path,
 };
 
-use gdrtune_profiles::{grammar::topo_file, topology::Machine};
+use gdrtune_node::inventory::RecordError;
+use gdrtune_profiles::{grammar::topo_file, json::document, topology::Machine};
 use gdrtune_session::topology::{HostInventory, Survey, bindings, look, machine};
 use gdrtune_wire::Inventory;
 
@@ -36,6 +37,9 @@ enum Seen {
 type Looked = Vec<(String, Result<Seen, String>)>;
 
 pub(crate) fn topo(args: &TopoArgs) -> Result<Exit, Failure> {
+    if let Some(folder) = &args.record {
+        return record(folder);
+    }
     let looked: Looked = if args.from.is_empty() {
         on_hosts(args)?.into_iter().map(|(host, seen)| (host, seen.map(|all| Seen::Inventory(Box::new(all))))).collect()
     } else {
@@ -54,7 +58,10 @@ pub(crate) fn topo(args: &TopoArgs) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::Preflight, anyhow::Error::msg(text)));
     }
     let printed = if args.inventory { inventories(seen, &failed, args.format)? } else { wiring(args, seen, &failed) };
-    io::stdout().lock().write_all(printed.as_bytes())?;
+    match args.format {
+        TopoFormat::Text => super::print_fitted(&printed)?,
+        TopoFormat::Json => io::stdout().lock().write_all(printed.as_bytes())?,
+    }
     for (host, why) in &failed {
         super::say(&format!("{host}: {why}"));
     }
@@ -75,8 +82,8 @@ fn wiring(args: &TopoArgs, seen: Vec<(String, Seen)>, failed: &[(String, String)
     });
     let survey = Survey::of(machines);
     match args.format {
-        TopoFormat::Text => text::text(&survey, bindings.as_ref()),
-        TopoFormat::Json => format!("{:#}\n", json::document(&survey, bindings.as_ref(), failed)),
+        TopoFormat::Text => text::text(&survey, bindings.as_ref(), super::columns()),
+        TopoFormat::Json => document(&json::document(&survey, bindings.as_ref(), failed)),
     }
 }
 
@@ -90,7 +97,7 @@ fn inventories(seen: Vec<(String, Seen)>, failed: &[(String, String)], format: T
     let seen: Vec<(String, Inventory)> = seen.into_iter().map(whole).collect::<Result<_, _>>()?;
     Ok(match format {
         TopoFormat::Text => inventory::text(&seen),
-        TopoFormat::Json => format!("{:#}\n", inventory::document(&seen, failed).map_err(anyhow::Error::from)?),
+        TopoFormat::Json => document(&inventory::document(&seen, failed).map_err(anyhow::Error::from)?),
     })
 }
 
@@ -128,6 +135,20 @@ fn from_file(path: &Path) -> Result<Seen, Failure> {
         super::say(&diagnostic.to_string());
     }
     Ok(Seen::Machine(machine))
+}
+
+/// Copies what an inventory reads of this machine.
+fn record(folder: &Path) -> Result<Exit, Failure> {
+    let written = gdrtune_node::inventory::record(Path::new("/"), folder).map_err(|error| match error {
+        RecordError::Exists(_) => Failure::usage(error).with_hint("name a folder that is not there yet"),
+        RecordError::Differs(_) => {
+            Failure::new(Exit::Unexpected, error).with_hint("it may have changed meanwhile: run the command again")
+        }
+        RecordError::Io { .. } | RecordError::TooMuch => Failure::new(Exit::Unexpected, error),
+    })?;
+    let kib = written.bytes.div_ceil(1024);
+    super::say(&format!("recorded this machine in {}: {} entries, {kib} KiB", folder.display(), written.entries));
+    Ok(Exit::Done)
 }
 
 /// A folder with copies of a machine's files.

@@ -1,4 +1,4 @@
-//! A survey as tables for people. No line depends on the terminal's width: it is read in files and mails, too.
+//! A survey as tables for people. Where it is shown on a terminal, tables that are wider go on below, with the first column again.
 
 use std::fmt::Write;
 
@@ -17,16 +17,16 @@ use crate::ui::text;
 const SHOWN_DIFFERENCES: usize = 12;
 
 /// Everything, ending with a line break.
-pub(super) fn text(survey: &Survey, bindings: Option<&Bindings>) -> String {
+pub(super) fn text(survey: &Survey, bindings: Option<&Bindings>, columns: Option<usize>) -> String {
     let mut lines = Vec::new();
     for group in &survey.groups {
-        group_lines(group, &mut lines);
+        group_lines(group, columns, &mut lines);
         lines.push(String::new());
     }
     differences(&survey.differences, &mut lines);
     let nodes: usize = survey.groups.iter().map(|group| group.hosts.len()).sum();
     if nodes > 1 && !survey.rails.is_empty() {
-        rails(&survey.rails, nodes, &mut lines);
+        rails(&survey.rails, nodes, columns, &mut lines);
         lines.extend(survey.notes.iter().map(|note| format!("  warning: {note}")));
         lines.push(String::new());
     }
@@ -41,7 +41,7 @@ pub(super) fn text(survey: &Survey, bindings: Option<&Bindings>) -> String {
     })
 }
 
-fn group_lines(group: &Group, lines: &mut Vec<String>) {
+fn group_lines(group: &Group, columns: Option<usize>, lines: &mut Vec<String>) {
     let machine = &group.machine;
     let alike = if group.hosts.len() == 1 { String::new() } else { format!(" ({} nodes alike)", group.hosts.len()) };
     lines.push(format!("{}{alike}", fold(&group.hosts)));
@@ -51,13 +51,13 @@ fn group_lines(group: &Group, lines: &mut Vec<String>) {
     lines.push(format!("  {gpus}, {}{numa}", text::count(machine.hcas.len() as u64, "HCA")));
     if !machine.gpus.is_empty() {
         lines.push(String::new());
-        table(&gpu_rows(group), lines);
+        table(&gpu_rows(group), columns, lines);
     }
     if !machine.hcas.is_empty() {
         lines.push(String::new());
-        table(&hca_rows(machine), lines);
+        table(&hca_rows(machine), columns, lines);
     }
-    gpu_paths(machine, lines);
+    gpu_paths(machine, columns, lines);
     if !group.warnings.is_empty() || !machine.notes.is_empty() {
         lines.push(String::new());
     }
@@ -127,7 +127,7 @@ fn ports(hca: &Hca) -> String {
 }
 
 /// The ways between GPUs: one line where all are the same.
-fn gpu_paths(machine: &Machine, lines: &mut Vec<String>) {
+fn gpu_paths(machine: &Machine, columns: Option<usize>, lines: &mut Vec<String>) {
     let all: Vec<GpuPath> = machine.gpu_paths.iter().flatten().flatten().copied().collect();
     let Some(first) = all.first() else { return };
     lines.push(String::new());
@@ -145,7 +145,7 @@ fn gpu_paths(machine: &Machine, lines: &mut Vec<String>) {
         };
         rows.push(std::iter::once(name(gpu)).chain(paths.iter().enumerate().map(word)).collect());
     }
-    table(&rows, lines);
+    table(&rows, columns, lines);
 }
 
 fn differences(all: &[Difference], lines: &mut Vec<String>) {
@@ -166,7 +166,7 @@ fn differences(all: &[Difference], lines: &mut Vec<String>) {
     lines.push(String::new());
 }
 
-fn rails(rails: &[Rail], nodes: usize, lines: &mut Vec<String>) {
+fn rails(rails: &[Rail], nodes: usize, columns: Option<usize>, lines: &mut Vec<String>) {
     lines.push(format!("Rails over {nodes} nodes"));
     let mut rows = vec![words(["HCA", "nodes", "rate", "near", ""])];
     for rail in rails {
@@ -182,7 +182,7 @@ fn rails(rails: &[Rail], nodes: usize, lines: &mut Vec<String>) {
         let rates = if rail.rates.is_empty() { "?".to_owned() } else { rail.rates.join(" / ") };
         rows.push(vec![rail.name.clone(), rail.hosts.len().to_string(), rates, near, problems]);
     }
-    table(&rows, lines);
+    table(&rows, columns, lines);
 }
 
 /// What jobs can be bound to: by variable, its candidates, and what is in none of them or odd.
@@ -204,16 +204,37 @@ fn bindings_lines(bindings: &Bindings, lines: &mut Vec<String>) {
     }
 }
 
-/// Rows of columns that are as wide as what is in them.
-pub(in crate::command) fn table(rows: &[Vec<String>], lines: &mut Vec<String>) {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+/// Rows of columns that are as wide as what is in them. Where they are wider than `columns`, those that have no room follow below, each part
+/// with the first column before it.
+pub(in crate::command) fn table(rows: &[Vec<String>], columns: Option<usize>, lines: &mut Vec<String>) {
+    const GAP: usize = 2;
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| text::width(cell)).max();
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or_default()).collect();
-    for row in rows {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| {
-            let blanks = width.saturating_sub(text::width(cell));
-            format!("  {cell}{}", " ".repeat(blanks))
-        });
-        lines.push(cells.collect::<String>());
+    let count = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let widths: Vec<usize> = (0..count).map(|column| width(column).unwrap_or_default()).collect();
+    let mut parts: Vec<Vec<usize>> = Vec::new();
+    let mut used = 0;
+    for (column, width) in widths.iter().enumerate() {
+        used += GAP + width;
+        match parts.last_mut() {
+            Some(part) if columns.is_none_or(|columns| used <= columns) || part.len() < 2 => part.push(column),
+            None => parts.push(vec![column]),
+            Some(_) => {
+                parts.push(vec![0, column]);
+                used = 2 * GAP + widths[0] + width;
+            }
+        }
+    }
+    for (number, part) in parts.iter().enumerate() {
+        if number > 0 {
+            lines.push(String::new());
+        }
+        for row in rows {
+            let cells = part.iter().filter_map(|column| {
+                let (cell, width) = (row.get(*column)?, widths[*column]);
+                let blanks = width.saturating_sub(text::width(cell));
+                Some(format!("{:GAP$}{cell}{}", "", " ".repeat(blanks)))
+            });
+            lines.push(cells.collect::<String>());
+        }
     }
 }

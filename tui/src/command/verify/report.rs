@@ -45,7 +45,7 @@ pub(super) fn print(args: &VerifyArgs, profile: &Profile, ranks: u32, measured: 
             "regression": result.has_regression(),
             "points": rows,
         });
-        return writeln!(out, "{document:#}");
+        return write!(out, "{}", gdrtune_profiles::json::document(&document));
     }
     if args.quiet {
         let points = result
@@ -112,7 +112,7 @@ pub(super) fn print_recent(args: &VerifyArgs, last: &Verification, age: &str) ->
         let mut document = serde_json::json!(last);
         document["measured"] = false.into();
         document["regression"] = last.has_regression().into();
-        return writeln!(out, "{document:#}");
+        return write!(out, "{}", gdrtune_profiles::json::document(&document));
     }
     let point = |verified: &VerifiedPoint| (verified.point, verified.decision, verified.speedup.median);
     let points: Vec<(Point, Stored, f64)> = last.points.iter().map(point).collect();

@@ -7,6 +7,7 @@ use std::{
 };
 
 use gdrtune_profiles::{
+    json,
     nearest::hint,
     size::Size,
     workload::estimate::{Estimate, Group, Job, Params, Term},
@@ -17,12 +18,13 @@ use serde_json::{Value, json};
 use super::{COLUMNS, calls, iec, name_of, put};
 use crate::{
     cli::EstimateArgs,
-    command::{say, tune::occupied},
+    command::{refuse_existing, say, tune::occupied},
     exit::{Exit, Failure},
     ui::text,
 };
 
 pub(super) fn estimate(args: &EstimateArgs) -> Result<Exit, Failure> {
+    refuse_existing("-o", args.output.as_deref(), args.force)?;
     let estimate = Estimate::of(&job(args)).map_err(Failure::usage)?;
     if let Some(name) = &args.group {
         let group = group(&estimate, name)?;
@@ -33,7 +35,7 @@ pub(super) fn estimate(args: &EstimateArgs) -> Result<Exit, Failure> {
     if let Some(folder) = &args.out {
         write_groups(args, &estimate, folder)?;
     }
-    let printed = if args.json { format!("{:#}\n", document(&estimate)) } else { table(args, &estimate) };
+    let printed = if args.json { json::document(&document(&estimate)) } else { table(args, &estimate) };
     io::stdout().write_all(printed.as_bytes())?;
     Ok(Exit::Done)
 }

@@ -40,9 +40,11 @@ pub(super) fn of_profile(args: &EvidenceArgs, path: &Path, profile: &Profile) ->
             let text = format!("--run: {} is of the run {run}, the profile of {}", stored.display(), profile.run.id);
             return Err(Failure::usage_text(text));
         }
+        check(args, evidence::measured_shapes(&records).into_iter().chain(shapes_of(profile)))?;
         let origin = format!("the store of run {}: medians of the default arm, speed-ups of the A/B", profile.run.id);
         return Ok(Evidence { measured: evidence::measured(&records, shape), shape, origin });
     }
+    check(args, shapes_of(profile))?;
     let (picks, and) = match picks_beside(path)? {
         Some(picks) => (picks, format!(" and {}", path.with_file_name(CHOICES).display())),
         None => (Vec::new(), String::new()),
@@ -63,10 +65,24 @@ pub(super) fn of_profile(args: &EvidenceArgs, path: &Path, profile: &Profile) ->
 pub(super) fn of_run(args: &EvidenceArgs, run: &str) -> Result<Evidence, Failure> {
     let stored = store::find_run(&paths::runs_dir()?, run).map_err(Failure::usage)?;
     let records = store::read_run(&stored).map_err(Failure::usage)?.records;
+    check(args, evidence::measured_shapes(&records))?;
     let shape = args.shape.or_else(|| evidence::shapes(&records).first().copied()).unwrap_or_default();
     let origin =
         format!("the store of run {}: medians of the default arm", evidence::run_id(&records).unwrap_or_default());
     Ok(Evidence { measured: evidence::measured(&records, shape), shape, origin })
+}
+
+/// Checks that the shape that was asked for is one of `measured`.
+fn check(args: &EvidenceArgs, measured: impl IntoIterator<Item = (u32, u32)>) -> Result<(), Failure> {
+    let Some(wanted) = args.shape else { return Ok(()) };
+    evidence::check_shape(wanted, &measured.into_iter().collect::<Vec<_>>())
+        .map_err(|error| Failure::usage(anyhow::Error::from(error).context("--shape")))
+}
+
+/// The shapes that a profile has choices for, and its cluster's.
+fn shapes_of(profile: &Profile) -> impl Iterator<Item = (u32, u32)> {
+    let of_rules = profile.rule.iter().map(|rule| (rule.nodes, rule.ranks));
+    std::iter::once((profile.cluster.nodes, profile.cluster.ranks)).chain(of_rules)
 }
 
 /// The search's picks from the file beside a profile; `None` where there is none.

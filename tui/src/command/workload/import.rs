@@ -29,6 +29,7 @@ const LISTED: usize = 24;
 const BUFFER: usize = 1 << 20;
 
 pub(super) fn import(args: &ImportArgs) -> Result<Exit, Failure> {
+    super::super::refuse_existing("-o", args.output.as_deref(), args.force)?;
     let mut import = Import::new();
     for path in &args.files {
         let (name, summary) = read(&mut import, args, path)?;

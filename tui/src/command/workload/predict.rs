@@ -6,7 +6,7 @@ use std::{
 };
 
 use gdrtune_profiles::{
-    emit,
+    emit, json,
     profile::Profile,
     size::Size,
     vocab::Point,
@@ -56,7 +56,7 @@ pub(super) fn predict(args: &PredictArgs) -> Result<Exit, Failure> {
     let step = Step::of(prediction.sums(), args.overlap, step_ms)?;
     let report =
         Report { args, workload: &workload, profile: &profile, evidence: &evidence, prediction: &prediction, step };
-    let printed = if args.json { format!("{:#}\n", report.document()) } else { report.text() };
+    let printed = if args.json { json::document(&report.document()) } else { report.text() };
     io::stdout().write_all(printed.as_bytes())?;
     Ok(Exit::Done)
 }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use gdrtune_profiles::{
+    json,
     size::Size,
     vocab::{Collective, Point},
     workload::{Counting, Workload},
@@ -41,7 +42,7 @@ pub(super) fn show(args: &ShowWorkloadArgs) -> Result<Exit, Failure> {
     let measured = evidence.as_ref().map_or(&[][..], |evidence| &evidence.measured);
     let picture = Picture::of(&workload, measured);
     let printed = if args.json {
-        format!("{:#}\n", picture.document(evidence.as_ref().map(|evidence| evidence.origin.as_str())))
+        json::document(&picture.document(evidence.as_ref().map(|evidence| evidence.origin.as_str())))
     } else {
         picture.text()
     };

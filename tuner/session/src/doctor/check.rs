@@ -61,7 +61,8 @@ pub struct Check {
     pub title: &'static str,
     /// What it looks at, and what happens otherwise; sentences.
     pub about: &'static str,
-    /// What to do where it does not pass: a command or a setting. A finding may have a closer one.
+    /// What to do where it does not pass: a command or a setting, commands between backquotes, which are never broken into lines. A
+    /// finding may have a closer one.
     pub fix: &'static str,
     /// Where that is known from.
     pub source: &'static str,

@@ -2,6 +2,7 @@
 
 use gdrtune_profiles::{
     emit::{EmitOptions, emit_all},
+    json::escape,
     knob,
     profile::{Baseline, Class, Cluster, EnvSetting, FORMAT, PointChoice, Profile, Rule, Speedup},
     vocab::{Choice, Environment},
@@ -61,7 +62,7 @@ pub(super) fn files(
     let mut files = vec![("profile.toml".to_owned(), text)];
     let emitted = emit_all(profile, &EmitOptions::plain()).map_err(|error| internal(error.to_string()))?;
     files.extend(emitted.into_iter().map(|(name, text)| (name.to_owned(), text)));
-    let choices = serde_json::to_string_pretty(&choices(results)).map_err(|error| internal(error.to_string()))?;
+    let choices = escape(serde_json::to_string_pretty(&choices(results)).map_err(|error| internal(error.to_string()))?);
     files.push(("choices.json".to_owned(), choices + "\n"));
     files.push(("summary.md".to_owned(), summary(course, results, profile)));
     Ok(files)

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use gdrtune_profiles::vocab::Choice;
+use gdrtune_profiles::{stats::quantile_of_sorted, vocab::Choice};
 use gdrtune_wire::Times;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -39,7 +39,7 @@ impl Watch {
         single.sort_by(f64::total_cmp);
         Times {
             mean_us: micros(total) / iterations,
-            median_us: median(&single),
+            median_us: quantile_of_sorted(&single, 0.5).unwrap_or_default(),
             min_us: single.first().copied().unwrap_or(0.0),
             max_us: single.last().copied().unwrap_or(0.0),
             cpu_us: cpu_us / iterations,
@@ -54,16 +54,6 @@ fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
 
-/// Median of sorted values; 0 where there are none.
-pub(in crate::engine) fn median(sorted: &[f64]) -> f64 {
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => 0.0,
-        n if n % 2 == 1 => sorted[middle],
-        _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
-    }
-}
-
 /// CPU time of all threads of this process, in microseconds.
 pub(in crate::engine) fn process_cpu_us() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
@@ -73,14 +63,6 @@ pub(in crate::engine) fn process_cpu_us() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn medians() {
-        for (values, expected) in [(&[][..], 0.0), (&[3.0], 3.0), (&[1.0, 2.0, 9.0], 2.0), (&[1.0, 2.0, 4.0, 9.0], 3.0)]
-        {
-            assert!((median(values) - expected).abs() < f64::EPSILON, "{values:?}");
-        }
-    }
 
     #[test]
     fn laps_add_up() {

@@ -5,7 +5,7 @@ mod laps;
 
 use std::time::Instant;
 
-use gdrtune_profiles::{grammar::nccl_log::Ran, vocab::Choice};
+use gdrtune_profiles::{grammar::nccl_log::Ran, stats::quantile_of_sorted, vocab::Choice};
 use gdrtune_wire::{Item, ItemOutcome, Prediction, Times};
 
 pub(super) use self::laps::MOST_EVENTS;
@@ -140,7 +140,7 @@ impl<'a> Run<'a> {
         let per_call = laps.calls().max(1) as f64;
         Ok(ItemOutcome::Timed(Times {
             mean_us: wall_us / per_call,
-            median_us: timing::median(&laps_us),
+            median_us: quantile_of_sorted(&laps_us, 0.5).unwrap_or_default(),
             min_us: laps_us.first().copied().unwrap_or(0.0),
             max_us: laps_us.last().copied().unwrap_or(0.0),
             cpu_us: cpu_us / per_call,

@@ -48,6 +48,12 @@ const INSTALLED_BYTES: u64 = 8 << 20;
 const PARAMETERS: [&str; 10] =
     ["iommu", "pci", "cstate", "idle", "hugepage", "numa_balancing", "nosmt", "isolcpus", "nohz_full", "intel_pstate"];
 
+/// The kernel's command line.
+const COMMAND_LINE: &str = "proc/cmdline";
+
+/// The name of the process that who sees all processes sees.
+const FIRST_PROCESS: &str = "proc/1/comm";
+
 /// The fabric manager's name as far as the kernel keeps it.
 const FABRIC_MANAGER: &str = "nv-fabricmanage";
 
@@ -112,7 +118,7 @@ impl Reader<'_> {
                 break;
             }
         }
-        let sees_all = container.kind.is_empty() && self.try_text("proc/1/comm").is_ok();
+        let sees_all = container.kind.is_empty() && self.try_text(FIRST_PROCESS).is_ok();
         Fabric { nvswitches, manager_runs: (runs || sees_all).then_some(runs) }
     }
 
@@ -135,11 +141,26 @@ impl Reader<'_> {
 
     /// Parameters in the order of the command line. The others may be secret.
     pub(super) fn kernel_parameters(&mut self) -> Vec<String> {
-        let text = self.value("proc/cmdline").unwrap_or_default();
-        let matters = |word: &&str| {
-            let name = word.split('=').next().unwrap_or_default();
-            PARAMETERS.iter().any(|part| name.contains(part))
-        };
-        text.split_whitespace().filter(matters).map(str::to_owned).collect()
+        let text = self.value(COMMAND_LINE).unwrap_or_default();
+        parameters(&text).map(str::to_owned).collect()
+    }
+}
+
+/// Those of a command line that matter.
+fn parameters(text: &str) -> impl Iterator<Item = &str> {
+    text.split_whitespace().filter(|word| {
+        let name = word.split('=').next().unwrap_or_default();
+        PARAMETERS.iter().any(|part| name.contains(part))
+    })
+}
+
+/// What a record keeps of a file of these: what is looked for in it.
+pub(super) fn kept(path: &str, text: &str) -> Option<String> {
+    match path {
+        COMMAND_LINE => Some(parameters(text).collect::<Vec<_>>().join(" ")),
+        _ if path.starts_with("proc/") && path.ends_with("/comm") && path != FIRST_PROCESS => {
+            Some(text.trim()).map(|name| if name == FABRIC_MANAGER { name.to_owned() } else { String::new() })
+        }
+        _ => None,
     }
 }

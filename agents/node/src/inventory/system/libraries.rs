@@ -136,6 +136,16 @@ fn kind(name: &str) -> Option<LibraryKind> {
     }
 }
 
+/// What a record keeps of a library: where it tells its version.
+pub(super) fn kept(path: &str, bytes: &[u8]) -> Option<Vec<u8>> {
+    /// Longer than any version.
+    const TEXT_BYTES: usize = 64;
+    let name = path.rsplit('/').next().filter(|name| kind(name).is_some())?;
+    let texts = bytes.split(|byte| *byte == 0).filter(|text| text.starts_with(NCCL_VERSION));
+    let told = texts.flat_map(|text| [&text[..text.len().min(TEXT_BYTES)], &[0]].concat());
+    (kind(name) == Some(LibraryKind::Nccl)).then(|| told.collect())
+}
+
 /// NCCL's version, and CUDA's that it was built with, empty where that is not told.
 fn nccl_version(bytes: &[u8]) -> Option<(String, String)> {
     let told = |text: &[u8]| {

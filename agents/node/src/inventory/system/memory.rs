@@ -5,6 +5,18 @@ use gdrtune_wire::{HugePages, Memlock, MemorySettings};
 use super::LiveSystem;
 use crate::inventory::{Reader, field};
 
+/// What is mounted where.
+const MOUNTS: &str = "proc/self/mounts";
+
+fn is_of_shm(line: &str) -> bool {
+    line.split_whitespace().nth(1) == Some("/dev/shm")
+}
+
+/// What a record keeps of a file of these: what is looked for in it. Other mounts tell of servers and users.
+pub(super) fn kept(path: &str, text: &str) -> Option<String> {
+    (path == MOUNTS).then(|| text.lines().filter(|line| is_of_shm(line)).flat_map(|line| [line, "\n"]).collect())
+}
+
 impl Reader<'_> {
     /// `Max locked memory         8388608              unlimited            bytes`.
     pub(super) fn memlock(&mut self) -> Option<Memlock> {
@@ -49,9 +61,9 @@ impl Reader<'_> {
 
     /// What `/dev/shm` was mounted with; half of the memory where nothing is said (Linux `Documentation/filesystems/tmpfs.rst`).
     fn mounted_shm(&mut self, memory_bytes: u64) -> Option<u64> {
-        let text = self.value("proc/self/mounts")?;
+        let text = self.value(MOUNTS)?;
         // The last one hides those before it.
-        let line = text.lines().rev().find(|line| line.split_whitespace().nth(1) == Some("/dev/shm"))?;
+        let line = text.lines().rev().find(|line| is_of_shm(line))?;
         let options = line.split_whitespace().nth(3)?;
         match options.split(',').find_map(|option| option.strip_prefix("size=")) {
             None => (memory_bytes > 0).then_some(memory_bytes / 2),

@@ -36,6 +36,13 @@ pub(super) fn file_system(path: &Path) -> Option<(u64, u64)> {
     Some((told.f_blocks.checked_mul(told.f_frsize)?, told.f_bavail.checked_mul(told.f_frsize)?))
 }
 
+/// What a record keeps of a file that has more in it than is looked for; of others, all.
+pub(super) fn kept(path: &str, bytes: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(bytes);
+    let of_text = kernel::kept(path, &text).or_else(|| memory::kept(path, &text)).map(String::into_bytes);
+    of_text.or_else(|| libraries::kept(path, bytes)).unwrap_or_else(|| bytes.to_vec())
+}
+
 impl Reader<'_> {
     /// Everything but details of devices. `memory_bytes` is what the machine has.
     pub(super) fn system(

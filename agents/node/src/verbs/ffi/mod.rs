@@ -8,6 +8,7 @@
 //! what is here may be sent between threads; what is shared is shared behind `Arc`.
 #![expect(unsafe_code, reason = "libibverbs is a C library")]
 
+mod completion;
 mod device;
 mod memory;
 mod queue;
@@ -24,9 +25,10 @@ use ibverbs_sys as ib;
 use libloading::Library;
 
 pub use self::{
+    completion::{Completion, CompletionQueue, Work},
     device::{Access, Device, Domain},
     memory::{HostMemory, Region, RemoteRegion},
-    queue::{Caps, Completion, CompletionQueue, Local, Mark, QueuePair, Remote, Work},
+    queue::{Caps, Local, Mark, QueuePair, Remote},
 };
 use super::{Verb, VerbsError};
 

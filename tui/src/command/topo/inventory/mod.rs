@@ -126,7 +126,7 @@ fn section_lines(section: &Section, lines: &mut Vec<String>) {
 /// Rows of columns that are as wide as what is in them, further in than others.
 fn table(rows: &mut Vec<Vec<String>>, lines: &mut Vec<String>) {
     let mut plain = Vec::new();
-    super::text::table(rows, &mut plain);
+    super::text::table(rows, None, &mut plain);
     lines.extend(plain.into_iter().map(|line| format!("  {line}")));
     rows.clear();
 }

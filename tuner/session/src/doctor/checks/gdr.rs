@@ -19,7 +19,7 @@ pub(super) const CHECKS: &[Check] = &[
             "gdr-path",
             "HCAs can register GPU memory",
             "Whether nvidia-peermem is loaded, or the GPUs' memory can be exported as DMA-BUF (open kernel module, Linux 5.12, CUDA 11.7). Without either on *both* ends NCCL copies through host memory, and says so in an INFO line only.",
-            "modprobe nvidia-peermem, and its name in /etc/modules-load.d/; or NVIDIA's open kernel module on Linux 5.12 or newer, for DMA-BUF",
+            "`modprobe nvidia-peermem`, and its name in /etc/modules-load.d/; or NVIDIA's open kernel module on Linux 5.12 or newer, for DMA-BUF",
             "NCCL troubleshooting guide, GPU-to-NIC communication; src/transport/net_ib/gdr.cc; NVIDIA/nccl issue 897",
         ],
         path,
@@ -30,7 +30,7 @@ pub(super) const CHECKS: &[Check] = &[
             "gdr-path-alike",
             "GPU memory is registered the same way on all nodes",
             "Which of nvidia-peermem and DMA-BUF each node has. Nodes of both kinds work, but not at the same speed, and one side without either takes GPUDirect from both.",
-            "load the same module on all nodes: modprobe nvidia-peermem",
+            "load the same module on all nodes: `modprobe nvidia-peermem`",
             "NVIDIA/nccl issue 897; NCCL docs, NCCL_DMABUF_ENABLE",
         ],
         path_alike,
@@ -40,7 +40,7 @@ pub(super) const CHECKS: &[Check] = &[
             "gdr-legacy-module",
             "the peer memory module is the driver's own",
             "Whether the old nv_peer_mem is loaded. It is not maintained since driver 470 brings nvidia-peermem, and both at once fight.",
-            "remove the package nv_peer_mem, then modprobe nvidia-peermem",
+            "remove the package nv_peer_mem, then `modprobe nvidia-peermem`",
             "NVIDIA driver README, GPUDirect RDMA Peer Memory Client; Mellanox/nv_peer_memory",
         ],
         legacy_module,
@@ -70,7 +70,7 @@ pub(super) const CHECKS: &[Check] = &[
             "gdr-acs",
             "PCI switches let peers talk straight",
             "ACS on the switch ports above GPUs and HCAs. Where it redirects, every packet between GPU and HCA goes up to the CPU: a fraction of the bandwidth, or a hang. In virtual machines it must be on, and ATS helps.",
-            "switch ACS off in the BIOS, or after each boot: sudo setpci -s ADDRESS ECAP_ACS+0x6.w=0000",
+            "switch ACS off in the BIOS, or after each boot: `sudo setpci -s ADDRESS ECAP_ACS+0x6.w=0000`",
             "NCCL troubleshooting guide, PCI Access Control Services",
         ],
         acs,
@@ -90,7 +90,7 @@ pub(super) const CHECKS: &[Check] = &[
             "gdr-relaxed-ordering",
             "HCAs may relax the order of their writes",
             "The HCA's PCIe setting and NCCL_IB_PCI_RELAXED_ORDERING. In strict order GPUDirect RDMA is slow on many CPUs, and in virtual machines much slower.",
-            "mlxconfig -d DEVICE set PCI_WR_ORDERING=1, and leave NCCL_IB_PCI_RELAXED_ORDERING alone",
+            "`mlxconfig -d DEVICE set PCI_WR_ORDERING=1`, and leave NCCL_IB_PCI_RELAXED_ORDERING alone",
             "NCCL docs, NCCL_IB_PCI_RELAXED_ORDERING; src/transport/net_ib/init.cc",
         ],
         relaxed_ordering,
@@ -110,7 +110,7 @@ pub(super) const CHECKS: &[Check] = &[
             "gdr-storage",
             "GPUDirect Storage goes around the CPU",
             "Where cuFile is installed: whether nvidia-fs is loaded, and cuFile has its settings. Without the module every read is copied by the CPU, without a word.",
-            "install and load nvidia-fs: modprobe nvidia-fs; /usr/local/cuda/gds/tools/gdscheck -p tells the rest",
+            "install and load nvidia-fs: `modprobe nvidia-fs`; `/usr/local/cuda/gds/tools/gdscheck -p` tells the rest",
             "GPUDirect Storage installation and troubleshooting guide",
         ],
         storage,
@@ -297,7 +297,7 @@ fn acs(node: &Node) -> Outcome {
         let all: Vec<String> = redirecting.iter().map(|address| word(address)).collect();
         let off = format!("for b in {}; do sudo setpci -s \"$b\" ECAP_ACS+0x6.w=0000; done", all.join(" "));
         return Fault::fail(format!("ACS redirects at {}{more}", shown.join(", ")))
-            .fixed_by(format!("switch ACS off in the BIOS, or after each boot: {off}"))
+            .fixed_by(format!("switch ACS off in the BIOS, or after each boot: `{off}`"))
             .into();
     }
     if node.inventory.bridges.is_empty() {

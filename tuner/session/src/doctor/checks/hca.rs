@@ -18,7 +18,7 @@ pub(super) const CHECKS: &[Check] = &[
             "hca-present",
             "nodes with GPUs have HCAs",
             "RDMA adapters in sysfs, where several nodes are to work together. Without any, NCCL goes over sockets.",
-            "check that the card is there (lspci) and its driver is loaded: modprobe mlx5_ib, or the vendor's",
+            "check that the card is there (lspci) and its driver is loaded: `modprobe mlx5_ib`, or the vendor's",
             "NCCL docs, NCCL_NET",
         ],
         present,
@@ -49,7 +49,7 @@ pub(super) const CHECKS: &[Check] = &[
             "hca-rate",
             "ports run at their full rate",
             "The rate and width of each active port, against the fastest port of the same kind of HCA in the cluster.",
-            "reseat or replace the cable or transceiver; mlxlink -d DEVICE -m says what the port sees",
+            "reseat or replace the cable or transceiver; `mlxlink -d DEVICE -m` says what the port sees",
             "NCCL networking troubleshooting guide, NIC-level diagnostics",
         ],
         rate,
@@ -69,7 +69,7 @@ pub(super) const CHECKS: &[Check] = &[
             "hca-link-errors",
             "ports have counted no errors of their link",
             "Error counters since the driver's start: symbol errors, recoveries, links that went down. What goes on counting is a cable or transceiver on its way out.",
-            "look whether they grow: perfquery -C HCA -P PORT (perfquery -R sets them to 0); then reseat or replace the cable",
+            "look whether they grow: `perfquery -C HCA -P PORT` (`perfquery -R` sets them to 0); then reseat or replace the cable",
             "InfiniBand specification, PortCounters; NCCL networking troubleshooting guide, Port error counters",
         ],
         link_errors,
@@ -99,7 +99,7 @@ pub(super) const CHECKS: &[Check] = &[
             "hca-device-files",
             "/dev/infiniband is there",
             "Device files of the HCAs, which a container must be given.",
-            "docker run --device=/dev/infiniband ... (Kubernetes: an RDMA device plugin); on the host: modprobe ib_uverbs",
+            "`docker run --device=/dev/infiniband ...` (Kubernetes: an RDMA device plugin); on the host: `modprobe ib_uverbs`",
             "Linux Documentation/infiniband/user_verbs.rst",
         ],
         device_files,
@@ -339,7 +339,7 @@ fn look_at_link(ports: &[&HcaPort]) -> String {
         }
     };
     let commands: Vec<String> = ports.iter().map(command).collect();
-    format!("look whether they grow: {}; then reseat or replace the cable", commands.join("; "))
+    format!("look whether they grow: `{}`; then reseat or replace the cable", commands.join("; "))
 }
 
 fn link_errors(node: &Node) -> Outcome {

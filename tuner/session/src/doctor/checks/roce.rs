@@ -21,7 +21,7 @@ pub(super) const CHECKS: &[Check] = &[
             "roce-gid",
             "RoCE ports have a version 2 GID with an address that routes",
             "GIDs of each active Ethernet port. Version 1 does not cross routers, and fe80:: addresses do not even cross most switches' VLANs.",
-            "give the port's interface an IPv4 address: sudo ip address add ADDRESS/PREFIX dev DEVICE",
+            "give the port's interface an IPv4 address: `sudo ip address add ADDRESS/PREFIX dev DEVICE`",
             "NVIDIA/nccl issues 769, 1131; NCCL src/transport/net_ib/init.cc, ncclIbGetGidIndex",
         ],
         gid,
@@ -41,7 +41,7 @@ pub(super) const CHECKS: &[Check] = &[
             "roce-mtu",
             "interfaces under RoCE have jumbo frames",
             "MTU of the network devices of RoCE ports. RoCE's own MTU of 4096 needs 4200 with its headers; on 1500 it is 1024.",
-            "sudo ip link set DEVICE mtu 9000, on all nodes and switches alike",
+            "`sudo ip link set DEVICE mtu 9000`, on all nodes and switches alike",
             "Linux drivers/infiniband/core, iboe_get_mtu; NVIDIA RoCE documentation",
         ],
         mtu,
@@ -51,7 +51,7 @@ pub(super) const CHECKS: &[Check] = &[
             "roce-pfc",
             "priority flow control keeps the network lossless",
             "PFC of the network devices of RoCE ports. Without it congestion drops packets, and each loss costs RoCE a retransmission of everything after it.",
-            "mlnx_qos -i DEVICE --trust dscp --pfc 0,0,0,1,0,0,0,0, and the same priority on the switches",
+            "`mlnx_qos -i DEVICE --trust dscp --pfc 0,0,0,1,0,0,0,0`, and the same priority on the switches",
             "NVIDIA RoCE documentation, lossless fabric",
         ],
         pfc,
@@ -61,7 +61,7 @@ pub(super) const CHECKS: &[Check] = &[
             "roce-ecn",
             "ECN slows senders down before PFC must",
             "Congestion notification of the network devices of RoCE ports, at the priorities with PFC.",
-            "echo 1 > /sys/class/net/DEVICE/ecn/roce_np/enable/PRIORITY, and the same under roce_rp",
+            "`echo 1 > /sys/class/net/DEVICE/ecn/roce_np/enable/PRIORITY`, and the same under roce_rp",
             "NVIDIA RoCE documentation, DC-QCN",
         ],
         ecn,
@@ -71,7 +71,7 @@ pub(super) const CHECKS: &[Check] = &[
             "roce-traffic-class",
             "NCCL's traffic goes at a priority with flow control",
             "The traffic class that NCCL's packets get (NCCL_IB_TC, or what the port forces) against the priorities with PFC.",
-            "export NCCL_IB_TC=106 for DSCP 26 at priority 3, or the class of your switches",
+            "`export NCCL_IB_TC=106` for DSCP 26 at priority 3, or the class of your switches",
             "NCCL docs, NCCL_IB_TC; RFC 2474",
         ],
         traffic_class,
@@ -146,7 +146,7 @@ fn gid(node: &Node) -> Outcome {
         if add.is_empty() {
             return fault.into();
         }
-        return fault.fixed_by(format!("give the port's interface an IPv4 address: {}", add.join("; "))).into();
+        return fault.fixed_by(format!("give the port's interface an IPv4 address: `{}`", add.join("; "))).into();
     }
     let right = |details: &PortDetails| details.gids.iter().filter(|gid| is_right(gid)).map(|gid| gid.index).min();
     Outcome::pass(by_device(
@@ -225,7 +225,7 @@ fn mtu(node: &Node) -> Outcome {
     }
     let raise = known.iter().filter(|(_, mtu)| *mtu < LEAST_MTU);
     let raise: Vec<String> = raise.map(|(name, _)| format!("sudo ip link set {} mtu 9000", word(name))).collect();
-    Fault::warn(small).fixed_by(format!("{}, on all nodes and switches alike", raise.join("; "))).into()
+    Fault::warn(small).fixed_by(format!("`{}`, on all nodes and switches alike", raise.join("; "))).into()
 }
 
 /// How devices of RoCE ports are set to be lossless, where `is_known`.
@@ -381,7 +381,7 @@ fn loss(node: &Node) -> Outcome {
         &LOSS_COUNTERS,
         |port| port.is_active() && port.link_layer == "Ethernet",
         |ports| {
-            let look = |port: &&HcaPort| format!("rdma statistic show link {}/{}", word(&port.hca), port.port);
+            let look = |port: &&HcaPort| format!("`rdma statistic show link {}/{}`", word(&port.hca), port.port);
             let look: Vec<String> = ports.iter().map(look).collect();
             format!(
                 "look whether they grow while a job runs: {}; then check PFC and ECN on nodes and switches",

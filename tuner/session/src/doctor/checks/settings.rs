@@ -19,7 +19,7 @@ pub(super) const CHECKS: &[Check] = &[
             "env-debugging",
             "no setting is left over from debugging",
             "Variables that NCCL's manual wants for debugging only, in the environment and in nccl.conf. A later release may choose better by itself.",
-            "unset it, or measure what it gains: gdrtune tune",
+            "unset it, or measure what it gains: `gdrtune tune`",
             "NCCL docs/userguide/source/env.rst, Debugging; gdrtune lint, debugging-variable",
         ],
         |node| by_rules(node, DEBUGGING, None),
@@ -89,7 +89,7 @@ pub(super) const CHECKS: &[Check] = &[
             "env-other",
             "no other setting is a trap",
             "What `gdrtune lint` warns of in the environment and in nccl.conf, beside what other checks name.",
-            "gdrtune lint --rules explains each rule",
+            "`gdrtune lint --rules` explains each rule",
             "gdrtune lint",
         ],
         others,
@@ -197,7 +197,7 @@ fn hca_prefix(node: &Node) -> Outcome {
     });
     let caught: Vec<String> = caught.collect();
     let sign = if list.is_excluding { "^=" } else { "=" };
-    let fix = format!("export NCCL_IB_HCA='{sign}{}'", text.trim_start_matches('^'));
+    let fix = format!("`export NCCL_IB_HCA='{sign}{}'`", text.trim_start_matches('^'));
     let fault = if caught.is_empty() {
         Fault::warn(format!("NCCL_IB_HCA={text}: names without `=` are prefixes"))
     } else {

@@ -10,7 +10,7 @@ pub(super) const CHECKS: &[Check] = &[
             "sys-memlock",
             "memory may be locked without limit",
             "The limit of locked memory that agents, and so workers, have. RDMA locks every buffer; below it registering fails with `ibv_reg_mr failed`.",
-            "`* soft memlock unlimited` and hard, in /etc/security/limits.d/90-rdma.conf, then log in anew; docker run --ulimit memlock=-1; slurmd: LimitMEMLOCK=infinity and PropagateResourceLimitsExcept=MEMLOCK",
+            "`* soft memlock unlimited` and hard, in /etc/security/limits.d/90-rdma.conf, then log in anew; `docker run --ulimit memlock=-1`; slurmd: LimitMEMLOCK=infinity and PropagateResourceLimitsExcept=MEMLOCK",
             "NCCL networking troubleshooting guide, Troubleshooting NCCL errors",
         ],
         memlock,
@@ -20,7 +20,7 @@ pub(super) const CHECKS: &[Check] = &[
             "sys-shm",
             "/dev/shm has room",
             "Size and free space of /dev/shm, in which ranks of a node meet. Docker's default of 64 MiB is too little: `failed to extend /dev/shm/nccl-...`.",
-            "docker run --shm-size=1g (or --ipc=host); Kubernetes: an emptyDir of medium Memory at /dev/shm; remove files left there",
+            "`docker run --shm-size=1g` (or --ipc=host); Kubernetes: an emptyDir of medium Memory at /dev/shm; remove files left there",
             "NCCL troubleshooting guide, Shared memory",
         ],
         shm,
@@ -30,7 +30,7 @@ pub(super) const CHECKS: &[Check] = &[
             "sys-governor",
             "CPUs run at full speed",
             "Governors of the CPUs. NCCL's proxy threads poll in short bursts, for which slow governors never speed up.",
-            "cpupower frequency-set -g performance, or tuned-adm profile throughput-performance",
+            "`cpupower frequency-set -g performance`, or `tuned-adm profile throughput-performance`",
             "Linux Documentation/admin-guide/pm/cpufreq.rst; NVIDIA performance tuning for ConnectX",
         ],
         governor,
@@ -40,7 +40,7 @@ pub(super) const CHECKS: &[Check] = &[
             "sys-frequency",
             "no setting caps the CPUs' frequency",
             "The highest frequency that may be chosen against the hardware's.",
-            "cpupower frequency-set -u MAX, with the frequency that `cpupower frequency-info` shows as the hardware's limit",
+            "`cpupower frequency-set -u MAX`, with the frequency that `cpupower frequency-info` shows as the hardware's limit",
             "Linux Documentation/admin-guide/pm/cpufreq.rst, scaling_max_freq",
         ],
         frequency,
@@ -50,7 +50,7 @@ pub(super) const CHECKS: &[Check] = &[
             "sys-numa-balancing",
             "the kernel does not move pages between NUMA nodes",
             "Automatic NUMA balancing: it takes pages away for a moment to see who uses them, which shows as stalls.",
-            "sysctl -w kernel.numa_balancing=0",
+            "`sysctl -w kernel.numa_balancing=0`",
             "Linux Documentation/admin-guide/sysctl/kernel.rst, numa_balancing; Azure HPC and NVIDIA tuning guides",
         ],
         numa_balancing,
@@ -60,7 +60,7 @@ pub(super) const CHECKS: &[Check] = &[
             "sys-huge-pages",
             "huge pages hold no memory that nobody uses",
             "Memory that is reserved as huge pages and free: nobody else can have it, for pinned buffers neither. Transparent huge pages are shown, and none of their modes is a fault.",
-            "sysctl -w vm.nr_hugepages=N, with what is used",
+            "`sysctl -w vm.nr_hugepages=N`, with what is used",
             "Linux Documentation/admin-guide/mm/hugetlbpage.rst",
         ],
         huge_pages,
@@ -91,7 +91,7 @@ pub(super) const CHECKS: &[Check] = &[
 const LEAST_LOCKED: u64 = 1 << 30;
 
 /// How the limit goes: for logins, containers and jobs of Slurm.
-const UNLIMIT: &str = r"printf '* %s memlock unlimited\n' soft hard | sudo tee /etc/security/limits.d/90-rdma.conf; log in anew; containers: docker run --ulimit memlock=-1; slurmd: LimitMEMLOCK=infinity and PropagateResourceLimitsExcept=MEMLOCK";
+const UNLIMIT: &str = r"`printf '* %s memlock unlimited\n' soft hard | sudo tee /etc/security/limits.d/90-rdma.conf`; log in anew; containers: `docker run --ulimit memlock=-1`; slurmd: LimitMEMLOCK=infinity and PropagateResourceLimitsExcept=MEMLOCK";
 
 fn memlock(node: &Node) -> Outcome {
     if !node.has_hcas() {

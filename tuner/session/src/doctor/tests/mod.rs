@@ -187,24 +187,24 @@ fn fixes_name_the_devices() {
     });
     assert!(
         acs.ends_with(
-            "for b in 0000:00:00.0 0000:01:00.0 0000:02:00.0 0000:03:00.0 0000:04:00.0 0000:05:00.0; do sudo setpci -s \"$b\" \
-             ECAP_ACS+0x6.w=0000; done"
+            "`for b in 0000:00:00.0 0000:01:00.0 0000:02:00.0 0000:03:00.0 0000:04:00.0 0000:05:00.0; do sudo setpci -s \"$b\" \
+             ECAP_ACS+0x6.w=0000; done`"
         ),
         "{acs}"
     );
     assert_eq!(
         fixes("roce-mtu", |n| n.topology.nets[2].mtu = 1500),
-        "sudo ip link set rail2 mtu 9000, on all nodes and switches alike"
+        "`sudo ip link set rail2 mtu 9000`, on all nodes and switches alike"
     );
     let limit = fixes("sys-memlock", |n| n.system.memlock = Some(gdrtune_wire::Memlock { soft: Some(1), hard: None }));
     assert!(
-        limit.starts_with(r"printf '* %s memlock unlimited\n' soft hard | sudo tee /etc/security/limits.d/"),
+        limit.starts_with(r"`printf '* %s memlock unlimited\n' soft hard | sudo tee /etc/security/limits.d/"),
         "{limit}"
     );
     let counters =
         |id| fixes(id, |n| n.port_details.iter_mut().flat_map(|port| &mut port.counters).for_each(|c| c.value = 9));
-    assert!(counters("hca-link-errors").contains(": perfquery -C mlx5_0 -P 1; perfquery -C mlx5_1 -P 1"));
-    assert!(counters("roce-loss").contains(": rdma statistic show link mlx5_2/1; "));
+    assert!(counters("hca-link-errors").contains(": `perfquery -C mlx5_0 -P 1; perfquery -C mlx5_1 -P 1; "));
+    assert!(counters("roce-loss").contains(": `rdma statistic show link mlx5_2/1`; "));
     let down = fixes("hca-port-active", |n| n.hca_ports[2].state = "DOWN".into());
     assert!(down.starts_with("unused port: nothing to do") && !down.contains("NCCL_IB_HCA"), "{down}");
     let needed = fixes("hca-port-active", |n| n.hca_ports[0].state = "DOWN".into());
@@ -252,6 +252,7 @@ fn ids_are_unique_of_their_group_and_every_check_is_explained() {
                 "{}",
                 check.id
             );
+            assert!(check.fix.matches('`').count().is_multiple_of(2), "{}: {}", check.id, check.fix);
             for text in [check.title, check.about, check.fix, check.source] {
                 assert!(!text.contains(['\n', '|']), "{}: {text}", check.id);
             }
