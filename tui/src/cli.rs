@@ -30,6 +30,8 @@ use gdrtune_session::run::Shapes;
 use gdrtune_tuner::search::Strategy;
 use gdrtune_wire::WorkerCommand;
 
+#[cfg(test)]
+pub(crate) use self::examples::EXIT_CODES;
 pub(crate) use self::parse::parse_duration_s;
 use self::parse::{parse_choice, parse_named, parse_worker_command};
 pub(crate) use self::{
@@ -53,33 +55,11 @@ use crate::{headless::Detail, ui::ThemeName};
 /// What `--version` says. An executable of `--agent-dir` is known by the build id in it, so the form is fleet's, too.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (build ", env!("GDRTUNE_BUILD_ID"), ")");
 
-/// Exit codes, shown at the end of `--help`.
-pub(crate) const EXIT_CODES: &str = "\
-Exit codes:
-  0    done (also when the defaults are best)
-  1    unexpected error
-  2    wrong use or configuration
-  3    preflight refused: hosts that cannot be used as they are, or to which GPU Direct RDMA does not apply
-  4    nothing matched: no installation in the folder, no block to remove, no line of NCCL or of its connections in a log, no
-       measured time for a workload, no verification that was kept
-  5    no setting beat the defaults, or gdr does not pass (only with --expect-gain)
-  6    findings: of lint, doctor or apply --check; connections without GPU Direct RDMA; ways that a probe found slow or failed;
-       differences, with diff --exit-code; or an installation that is not as it was put there, or that NCCL does not use
-  100  some trials failed
-  101  nodes lost; with --min-nodes, and by topo, also a result for fewer hosts than were named
-  102  verification found a regression, or GPU Direct RDMA is slower
-  130  interrupted; after SIGTERM the best so far is written, not verified";
-
-/// What `--help` ends with.
-fn after_help() -> String {
-    format!("{}\n\n{EXIT_CODES}", examples::GDRTUNE)
-}
-
 /// Tunes the collectives of a GPU cluster: measures, searches, proves, and writes a profile.
 ///
 /// Without arguments, on a terminal, it opens the start screen: recent runs, clusters, and a form for a new run.
 #[derive(Debug, Parser)]
-#[command(name = "gdrtune", version = VERSION, after_help = after_help(), max_term_width = 100, arg_required_else_help = true)]
+#[command(name = "gdrtune", version = VERSION, after_help = examples::after_help(), max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]

@@ -1,8 +1,30 @@
-//! Examples at the end of each command's help. Two spaces before what an example does, four before what is typed: a test reads the
+//! What stands at the end of help: exit codes, and examples of each command. Two spaces before what an example does, four before what is typed: a test reads the
 //! latter as command lines.
 
+/// Exit codes, shown at the end of `--help`.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0    done (also when the defaults are best)
+  1    unexpected error
+  2    wrong use or configuration
+  3    preflight refused: hosts that cannot be used as they are, or to which GPU Direct RDMA does not apply
+  4    nothing matched: no installation in the folder, no block to remove, no line of NCCL or of its connections in a log, no
+       measured time for a workload, no verification that was kept
+  5    no setting beat the defaults, or gdr does not pass (only with --expect-gain)
+  6    findings: of lint, doctor or apply --check; connections without GPU Direct RDMA; ways that a probe found slow or failed;
+       differences, with diff --exit-code; or an installation that is not as it was put there, or that NCCL does not use
+  100  some trials failed
+  101  nodes lost; with --min-nodes, and by topo, also a result for fewer hosts than were named
+  102  verification found a regression, or GPU Direct RDMA is slower
+  130  interrupted; after SIGTERM the best so far is written, not verified";
+
+/// What `gdrtune --help` ends with.
+pub(super) fn after_help() -> String {
+    format!("{GDRTUNE}\n\n{EXIT_CODES}")
+}
+
 /// Of gdrtune itself.
-pub(super) const GDRTUNE: &str = "\
+const GDRTUNE: &str = "\
 Examples:
   See it work here, without any hardware, in half a minute:
     gdrtune demo

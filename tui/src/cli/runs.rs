@@ -35,7 +35,7 @@ pub(crate) enum RunsCommand {
     /// Each row is a rule, or the sizes that no rule covers where the profile sets variables; its speed-up is the geometric mean over
     /// sizes that are the same throughout, with everything that the profile sets. Drift is named where, of 5 or more
     /// verifications, Mann and Kendall's test finds a direction (p <= 0.05) and the median slope makes more than 2 % of it; or where
-    /// the intervals of the first and the last do not overlap and are more than 2 % apart. Ends with 4 where nothing was kept.
+    /// the intervals of the first and the last, of 5 pairs or more each, do not overlap and are more than 2 % apart. Ends with 4 where nothing was kept.
     #[command(after_help = examples::RUNS_TREND)]
     Trend(TrendArgs),
 }

@@ -231,6 +231,13 @@ fn tried(explained: &Explained<'_>, answer: &Answer<'_>, page: &mut Page) {
     for tried in &shown {
         row(tried, &environment, &why(tried, &environment, reference_us), page);
     }
+    let is_faster = |tried: &&Tried| tried.times.zip(reference_us).is_some_and(|(times, us)| times.median_us < us);
+    if shown.iter().any(is_faster) {
+        page.words(
+            "Times of the search are of few samples, and not of the same minutes as the default arm's: only the A/B, which \
+             interleaves both, decides.",
+        );
+    }
     if let more @ 1.. = others.len() - shown.len() {
         page.words(&format!("{more} more, slower or failed too: --json has all"));
     }

@@ -14,6 +14,10 @@ const MIN_STEPS: usize = 5;
 /// Chance below which a direction is none: as a verdict's.
 const MAX_P: f64 = 0.05;
 
+/// Pairs of processes below which no interval is one to rely on: with fewer, not even complete separation makes a verdict sure
+/// (1 - 2^-n is below 0.95).
+const MIN_PAIRS: u32 = 5;
+
 /// What a change must exceed to matter, as a verdict's gain.
 pub const MIN_GAIN: f64 = 0.02;
 
@@ -54,7 +58,7 @@ pub enum Drift {
         /// The chance.
         p: f64,
     },
-    /// The intervals of the first and the last do not overlap: the change.
+    /// The intervals of the first and the last do not overlap, and both had pairs enough: the change.
     Step(f64),
 }
 
@@ -128,7 +132,8 @@ fn drift(steps: &[Step<'_>]) -> Drift {
             return Drift::Trend { change, p: found.p };
         }
     }
-    let is_apart = last.high < first.low || first.high < last.low;
+    let have_pairs = [first, last].iter().all(|step| MIN_PAIRS <= step.verification.pairs);
+    let is_apart = have_pairs && (last.high < first.low || first.high < last.low);
     let change = last.median / first.median - 1.0;
     if is_apart && MIN_GAIN < change.abs() { Drift::Step(change) } else { Drift::Steady }
 }

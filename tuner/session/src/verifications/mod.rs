@@ -111,7 +111,7 @@ pub fn settings_id(profile: &Profile) -> String {
     sha256(text.as_bytes()).chars().take(ID_DIGITS).collect()
 }
 
-/// Keeps a verification of `profile` in `dir`. Folder and file are readable by their owner only.
+/// Keeps a verification of `profile` in `dir`, in a folder that its owner alone can enter.
 ///
 /// # Errors
 /// [`OutputError`]; nothing is left there.

@@ -88,6 +88,15 @@ fn drift_is_named_by_its_rule() {
 }
 
 #[test]
+fn intervals_of_few_pairs_are_none() {
+    let profile = profile();
+    let mut all = [verification(1, &[(1024, 1.2)]), verification(2, &[(1024, 1.1)])];
+    assert!(matches!(courses(&profile, &all)[0].drift, Drift::Step(_)));
+    all[1].pairs = 4;
+    assert_eq!(courses(&profile, &all)[0].drift, Drift::Steady);
+}
+
+#[test]
 fn a_course_is_of_the_same_sizes_throughout() {
     let profile = profile();
     let all = [
