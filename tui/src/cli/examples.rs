@@ -7,12 +7,14 @@ Exit codes:
   0    done (also when the defaults are best)
   1    unexpected error
   2    wrong use or configuration
-  3    preflight refused: hosts that cannot be used as they are, or to which GPU Direct RDMA does not apply
-  4    nothing matched: no installation in the folder, no block to remove, no line of NCCL or of its connections in a log, no
-       measured time for a workload, no verification that was kept
+  3    preflight refused: hosts that cannot be used as they are, or to which GPU Direct RDMA does
+       not apply
+  4    nothing matched: no installation in the folder, no block to remove, no line of NCCL or of its
+       connections in a log, no measured time for a workload, no verification that was kept
   5    no setting beat the defaults, or gdr does not pass (only with --expect-gain)
-  6    findings: of lint, doctor or apply --check; connections without GPU Direct RDMA; ways that a probe found slow or failed;
-       differences, with diff --exit-code; or an installation that is not as it was put there, or that NCCL does not use
+  6    findings: of lint, doctor or apply --check; connections without GPU Direct RDMA; ways that a
+       probe found slow or failed; differences, with diff --exit-code; or an installation that is
+       not as it was put there, or that NCCL does not use
   100  some trials failed
   101  nodes lost; with --min-nodes, and by topo, also a result for fewer hosts than were named
   102  verification found a regression, or GPU Direct RDMA is slower
