@@ -223,7 +223,9 @@ pub fn measured_by_profile(
         });
     let mut measured: Vec<Measured> = single.collect();
     for choice in choices {
-        let is_of_shape = choice.nodes.zip(choice.ranks).is_none_or(|of| of == shape);
+        // Picks of a run of one shape do not name it.
+        let of = choice.nodes.zip(choice.ranks).unwrap_or((profile.cluster.nodes, profile.cluster.ranks));
+        let is_of_shape = of == shape;
         let Some(rule) = rule_of(profile, shape, choice.point()).filter(|rule| rule.choice() == choice.choice) else {
             continue;
         };

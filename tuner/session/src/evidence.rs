@@ -49,8 +49,9 @@ pub fn measured(records: &[Record], shape: (u32, u32)) -> Vec<Measured> {
 /// The records about one of a run's shapes, in their order: what was measured before the run went on with other nodes is not
 /// among them, nor what is told of no shape in a run of several.
 pub fn of_shape(records: &[Record], shape: (u32, u32)) -> impl Iterator<Item = &Record> {
-    // A run without shapes has one, whatever it calls its nodes where these are emulated.
-    let mut is_of_shape = !records.iter().any(|record| matches!(record.event, Event::Shape { .. }));
+    // A run without shapes has one.
+    let is_of_several = records.iter().any(|record| matches!(record.event, Event::Shape { .. }));
+    let mut is_of_shape = !is_of_several && measured_shapes(records).contains(&shape);
     let begun = records.iter().rposition(|record| matches!(record.event, Event::NodeSet { .. })).unwrap_or(0);
     records.iter().enumerate().filter_map(move |(place, record)| {
         if let Event::Shape { nodes, ranks, .. } = record.event {
@@ -120,6 +121,10 @@ mod tests {
         }
     }
 
+    fn nodes(nodes: u32, ranks: u32) -> Event {
+        Event::NodeSet { hosts: "a".into(), nodes, ranks, left_out: Vec::new() }
+    }
+
     fn shown(events: Vec<Event>, shape: (u32, u32)) -> Vec<(u64, f64, Option<f64>)> {
         let records: Vec<Record> = (0..).zip(events).map(|(seq, event)| Record { seq, t_ms: 0, event }).collect();
         measured(&records, shape)
@@ -131,6 +136,7 @@ mod tests {
     #[test]
     fn the_default_arms_median_counts_and_the_last_verdict_before_it() {
         let events = vec![
+            nodes(2, 16),
             trial(Arm::Default, 1024, 10.0),
             trial(Arm::Default, 1024, 90.0),
             trial(Arm::Default, 1024, 12.0),
@@ -141,7 +147,8 @@ mod tests {
             verdict(4096, 3.0),
             verdict(4096, 2.0),
         ];
-        assert_eq!(shown(events, (2, 16)), [(1024, 12.0, None), (4096, 50.0, Some(2.0))]);
+        assert_eq!(shown(events.clone(), (2, 16)), [(1024, 12.0, None), (4096, 50.0, Some(2.0))]);
+        assert_eq!(shown(events, (1, 16)), [], "the run has no other shape");
     }
 
     #[test]
@@ -157,8 +164,10 @@ mod tests {
         assert_eq!(shown(events.clone(), (4, 32)), [(1024, 10.0, None)]);
         assert_eq!(shown(events.clone(), (2, 16)), [(1024, 50.0, Some(2.0))]);
         assert_eq!(shown(events, (1, 8)), []);
-        let fewer = Event::NodeSet { hosts: "a".into(), nodes: 1, ranks: 8, left_out: Vec::new() };
-        let events = vec![trial(Arm::Default, 1024, 10.0), fewer, trial(Arm::Default, 4096, 20.0)];
-        assert_eq!(shown(events, (1, 8)), [(4096, 20.0, None)]);
+        let events = vec![trial(Arm::Default, 1024, 10.0), nodes(1, 8), trial(Arm::Default, 4096, 20.0)];
+        assert_eq!(shown(events.clone(), (1, 8)), [(4096, 20.0, None)]);
+        assert_eq!(shown(events.clone(), (8, 8)), []);
+        let emulated = [events, vec![Event::Emulated { why: String::new() }]].concat();
+        assert_eq!(shown(emulated, (8, 8)), [(4096, 20.0, None)], "each rank may pose as a node");
     }
 }

@@ -110,10 +110,10 @@ impl<'a> Subject<'a> {
     }
 
     fn pick(self, point: Point) -> Option<&'a PointChoice> {
-        let is_here = |pick: &&PointChoice| {
-            let shape = pick.nodes.zip(pick.ranks);
-            pick.point() == point && shape.is_none_or(|shape| shape == self.shape)
-        };
+        // Picks of a run of one shape do not name it.
+        let cluster = (self.profile.cluster.nodes, self.profile.cluster.ranks);
+        let is_here =
+            |pick: &&PointChoice| pick.point() == point && pick.nodes.zip(pick.ranks).unwrap_or(cluster) == self.shape;
         self.picks.iter().find(is_here)
     }
 
