@@ -180,13 +180,21 @@ impl ByteRange {
 }
 
 impl fmt::Display for ByteRange {
-    /// `1K to 64K`, `64K`, `16M and more`.
+    /// `1K to 64K`, `64K`, `16M and more`. An end next to a size of whole KiB is told by that: `above 64K to 16M`, `below 1M`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = |bytes: &u64| *bytes > 0 && bytes.is_multiple_of(1 << 10);
+        let above = self.min.checked_sub(1).filter(whole).map(Size);
+        let below = self.max.and_then(|max| max.checked_add(1)).filter(whole).map(Size);
         let min = Size(self.min);
-        f.pad(&match self.max {
-            Some(max) if max == self.min => min.to_string(),
-            Some(max) => format!("{min} to {}", Size(max)),
-            None => format!("{min} and more"),
+        f.pad(&match (above, self.max, below) {
+            (_, Some(max), _) if max == self.min => min.to_string(),
+            (Some(above), None, _) => format!("above {above}"),
+            (None, None, _) => format!("{min} and more"),
+            (Some(above), Some(_), Some(below)) => format!("above {above}, below {below}"),
+            (Some(above), Some(max), None) => format!("above {above} to {}", Size(max)),
+            (None, Some(_), Some(below)) if self.min == 0 => format!("below {below}"),
+            (None, Some(_), Some(below)) => format!("{min} to below {below}"),
+            (None, Some(max), None) => format!("{min} to {}", Size(max)),
         })
     }
 }

@@ -152,7 +152,7 @@ fn lists_are_made_of_rules_where_one_choice_wins_at_every_size() {
         "# allgather is in no list: no choice wins at every size\n",
         "# broadcast is in no list: its rules leave sizes to NCCL\n",
         "# debugging setting: NCCL's guide says not to keep it; re-check it with every NCCL after 2.28.9\n",
-        "# allreduce 0 to 1023: 1.130x (1.090 to 1.180), P(faster) 0.990, 9 processes per arm\n",
+        "# allreduce below 1K: 1.130x (1.090 to 1.180), P(faster) 0.990, 9 processes per arm\n",
     ] {
         assert!(emitted.contains(said), "{said}{emitted}");
     }

@@ -70,10 +70,29 @@ mod tests {
     }
 
     #[test]
+    fn ends_next_to_a_whole_size_are_told_by_it() {
+        for (min, max, expected) in [
+            (0, None, "0 and more"),
+            (1 << 30, None, "1G and more"),
+            ((1 << 30) + 1, None, "above 1G"),
+            (0, Some((1 << 20) - 1), "below 1M"),
+            (1 << 10, Some((1 << 20) - 1), "1K to below 1M"),
+            ((4 << 20) + 1, Some(16 << 20), "above 4M to 16M"),
+            ((4 << 20) + 1, Some((16 << 20) - 1), "above 4M, below 16M"),
+            (1 << 16, Some(1 << 16), "64K"),
+            (1025, Some(1025), "1025"),
+            (741_456, Some(2_965_820), "741456 to 2965820"),
+            (1, Some(u64::MAX), "1 to 18446744073709551615"),
+        ] {
+            assert_eq!(ByteRange { min, max }.to_string(), expected);
+        }
+    }
+
+    #[test]
     fn all_sizes_are_covered_once() {
         let mut profile = Profile::parse(GOLDEN, "golden").unwrap().0;
         let row = |bytes: &str, rule| (bytes.to_owned(), rule);
-        let expected = [row("0 to 64K", Some(0)), row("65537 to 16777215", None), row("16M and more", Some(1))];
+        let expected = [row("0 to 64K", Some(0)), row("above 64K, below 16M", None), row("16M and more", Some(1))];
         assert_eq!(shown(&profile, Collective::AllReduce, (4, 32)), expected);
         assert_eq!(shown(&profile, Collective::AllReduce, (2, 16)), [row("0 and more", None)]);
         assert_eq!(shown(&profile, Collective::Reduce, (4, 32)), [row("0 and more", None)]);
@@ -83,8 +102,8 @@ mod tests {
         profile.rule.push(hidden);
         let expected = [
             row("0 to 64K", Some(0)),
-            row("65537 to 128K", Some(2)),
-            row("131073 to 16777215", None),
+            row("above 64K to 128K", Some(2)),
+            row("above 128K, below 16M", None),
             row("16M and more", Some(1)),
         ];
         assert_eq!(shown(&profile, Collective::AllReduce, (4, 32)), expected);

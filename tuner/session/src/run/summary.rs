@@ -179,11 +179,7 @@ impl Summary<'_> {
 }
 
 fn write_rule(out: &mut String, rule: &Rule) -> std::fmt::Result {
-    let range = match rule.bytes.max {
-        Some(max) => format!("{} to {} bytes", rule.bytes.min, max),
-        None => format!("{} bytes and more", rule.bytes.min),
-    };
-    let choice = rule.choice();
+    let (range, choice) = (rule.bytes, rule.choice());
     writeln!(out, "- {} {range}: {choice}: {}", rule.collective, speedup_words(&rule.speedup))
 }
 
