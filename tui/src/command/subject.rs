@@ -118,7 +118,7 @@ fn empty(records: &[Record], run: String) -> Profile {
             id: run,
             tool,
             engine,
-            emulated: false,
+            emulated: records.iter().any(|record| matches!(record.event, Event::Emulated { .. })),
             unverified: false,
             baseline: Baseline::Site,
             workload,

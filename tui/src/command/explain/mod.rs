@@ -15,6 +15,7 @@ use gdrtune_profiles::{
     vocab::{Collective, Point},
 };
 use gdrtune_session::{
+    event::{Phase, RunEnd},
     evidence,
     explain::{self as session, Answer, SettingAnswer, Story, Subject},
 };
@@ -87,7 +88,9 @@ impl<'a> Explained<'a> {
             return document(self, &json::table(self, &collectives));
         }
         let mut page = Page::default();
-        if !args.table {
+        if args.table {
+            self.worth(&mut page);
+        } else {
             self.head(&mut page);
             page.line("");
             if collective.is_none() {
@@ -119,9 +122,7 @@ impl<'a> Explained<'a> {
         let run = &self.profile().run;
         let of_run = if self.loaded.name.contains(&run.id) { String::new() } else { format!(", run {}", run.id) };
         page.words(&format!("{}{of_run}, engine {}, workload {}", self.loaded.name, run.engine, run.workload));
-        for label in emit::labels(self.profile()) {
-            page.words(label);
-        }
+        self.worth(page);
         for note in self.loaded.notes.iter().chain(&run.notes) {
             page.words(&format!("note: {note}"));
         }
@@ -131,7 +132,44 @@ impl<'a> Explained<'a> {
         } else if shapes.len() > 1 {
             page.words(&format!("note: there are rules for {}; --nodes and --ranks choose", list(&shapes)));
         }
+        let Some(story) = self.story else { return };
+        if !story.shapes.contains(&self.shape) && story.points.is_empty() {
+            let measured = list(&story.shapes);
+            page.words(&format!("note: nothing was measured on {}, but on {measured}", shape_words(self.shape)));
+        } else if shapes.len() < 2 && story.shapes.len() > 1 {
+            page.words(&format!("note: the run is of {}; --nodes and --ranks choose", list(&story.shapes)));
+        }
     }
+
+    /// What the numbers are worth: without it none of them is shown.
+    fn worth(&self, page: &mut Page) {
+        for label in emit::labels(self.profile()) {
+            page.words(label);
+        }
+        if let Some(words) = self.story.and_then(unfinished_words) {
+            page.words(&words);
+        }
+    }
+}
+
+/// How and where a run was broken off; `None` where it did all that it was to do.
+fn unfinished_words(story: &Story) -> Option<String> {
+    let how = match story.end {
+        Some((RunEnd::Tuned | RunEnd::DefaultsBest, _)) => return None,
+        Some((RunEnd::Interrupted, _)) => "was interrupted",
+        Some((RunEnd::NodesLost, _)) => "lost too many nodes",
+        Some((RunEnd::Failed, _)) => "failed",
+        None => "has no end: it was killed, or still runs,",
+    };
+    let place = match story.phase {
+        None | Some(Phase::Connect) => "before anything was measured",
+        Some(Phase::Baseline) => "while the defaults were measured",
+        Some(Phase::Search) => "in the search",
+        Some(Phase::Verify) => "in the A/B",
+        Some(Phase::Write | Phase::Done) => "while files were written",
+    };
+    let rest = if story.is_decided { "" } else { ": what has no verdict is not decided" };
+    Some(format!("UNFINISHED: the run {how} {place}{rest}"))
 }
 
 fn shape_words((nodes, ranks): (u32, u32)) -> String {
@@ -154,6 +192,10 @@ fn document(explained: &Explained<'_>, body: &serde_json::Value) -> String {
         "nodes": explained.shape.0,
         "ranks": explained.shape.1,
         "run_store": explained.story.is_some(),
+        "shapes": explained.story.map(|story| &story.shapes),
+        "run_end": explained.story.and_then(|story| story.end.as_ref()).map(|(end, _)| end),
+        "last_phase": explained.story.and_then(|story| story.phase),
+        "decided": explained.story.map(|story| story.is_decided),
     });
     if let (Some(whole), Some(body)) = (whole.as_object_mut(), body.as_object()) {
         whole.extend(body.clone());
@@ -164,19 +206,18 @@ fn document(explained: &Explained<'_>, body: &serde_json::Value) -> String {
 /// The job's shape: as the user says, completed by the shapes that are known.
 fn shape(args: &ExplainArgs, loaded: &Loaded) -> Result<(u32, u32), Failure> {
     let profile = &loaded.profile;
-    let mut known = profile.rule_shapes();
     let measured = (profile.cluster.nodes, profile.cluster.ranks);
-    known.extend(loaded.records.as_deref().map(evidence::shapes).unwrap_or_default());
-    known.push(measured);
+    let of_run = loaded.records.as_deref().map(evidence::shapes).unwrap_or_default();
+    let mut known: Vec<(u32, u32)> = Vec::new();
+    for shape in profile.rule_shapes().into_iter().chain(of_run).chain([measured]) {
+        if !known.contains(&shape) {
+            known.push(shape);
+        }
+    }
     let fits = |shape: &&(u32, u32)| {
         args.nodes.is_none_or(|nodes| nodes == shape.0) && args.ranks.is_none_or(|ranks| ranks == shape.1)
     };
-    let mut fitting: Vec<(u32, u32)> = Vec::new();
-    for shape in known.iter().filter(fits) {
-        if !fitting.contains(shape) {
-            fitting.push(*shape);
-        }
-    }
+    let fitting: Vec<(u32, u32)> = known.iter().filter(fits).copied().collect();
     match (args.nodes, args.ranks, fitting.as_slice()) {
         (Some(nodes), Some(ranks), _) if ranks < nodes => {
             Err(Failure::usage_text(format!("--ranks {ranks}: {nodes} nodes have as many ranks at least")))
@@ -185,11 +226,8 @@ fn shape(args: &ExplainArgs, loaded: &Loaded) -> Result<(u32, u32), Failure> {
         // Of several, the first of the profile, which is the largest.
         (None, None, _) => Ok(known.first().copied().unwrap_or(measured)),
         (_, _, [one]) => Ok(*one),
-        (_, _, []) => {
-            known.dedup();
-            Err(Failure::usage_text(format!("no such shape is known, but {}", list(&known)))
-                .with_hint("give both --nodes and --ranks to ask about any other"))
-        }
+        (_, _, []) => Err(Failure::usage_text(format!("no such shape is known, but {}", list(&known)))
+            .with_hint("give both --nodes and --ranks to ask about any other")),
         (_, _, several) => {
             Err(Failure::usage_text(format!("several shapes fit: {}: give both --nodes and --ranks", list(several))))
         }

@@ -34,8 +34,15 @@ pub(super) fn setting(explained: &Explained<'_>, answer: &SettingAnswer<'_>) -> 
     if let Some(knob) = answer.importance {
         page.item("search", &importance_words(knob));
     }
-    for tried in &answer.values {
-        page.item("", &value_words(tried));
+    match answer.values.as_slice() {
+        [only] => page.item(
+            if answer.importance.is_none() { "search" } else { "" },
+            &format!(
+                "all of it ran with {}, pinned or the only value of the space: nothing was searched without it",
+                only.value.as_ref().map_or_else(|| "it unset".to_owned(), |value| format!("{}={value}", answer.name))
+            ),
+        ),
+        several => several.iter().for_each(|tried| page.item("", &value_words(tried))),
     }
     for sentence in &answer.left_out {
         page.item("left out", sentence);
@@ -72,6 +79,9 @@ fn unset_words(explained: &Explained<'_>, answer: &SettingAnswer<'_>) -> String 
     let why = match explained.story {
         None => "whether it was tried is in the run's store, which is not here",
         Some(_) if !answer.left_out.is_empty() => "it was tried and did not earn its place",
+        Some(story) if !answer.values.is_empty() && !story.is_decided => "the run has not decided on it",
+        // Of a single value, the search cannot prefer another one.
+        Some(_) if answer.values.len() == 1 => "it had one value in the search, and nothing that came of that ships",
         Some(_) if !answer.values.is_empty() => {
             "it was searched, and no value of it is among what the search took for best"
         }

@@ -7,26 +7,61 @@ use gdrtune_profiles::{
 use gdrtune_session::{event::Decision, explain::PointStory};
 
 use super::{Explained, Page, shape_words, text::choice_words};
-use crate::{command::page::interval, ui::text::count};
+use crate::{
+    command::page::{COLUMNS, interval, own_choice},
+    ui::text::{count, width, wrap},
+};
+
+/// Columns beside sizes and choice: blanks between, times and the speed-up with its interval.
+const NUMBERS: usize = 4 + 21 + 22;
 
 /// A row for each stretch of sizes, and an empty line.
 pub(super) fn table(explained: &Explained<'_>, collective: Collective, page: &mut Page) {
     page.line(&format!("{collective} on {}", shape_words(explained.shape)));
-    page.line(&format!("  {:<19}{:<18}{:>10}{:>9}  speed-up (90 %)", "sizes", "choice", "default us", "tuned us"));
-    for stretch in explained.profile().stretches(collective, explained.shape) {
+    let stretches = explained.profile().stretches(collective, explained.shape);
+    let has_rules = stretches.iter().any(|stretch| stretch.rule.is_some());
+    let sizes = stretches.iter().map(|stretch| width(&stretch.bytes.to_string()));
+    let sizes = sizes.chain([width("sizes")]).max().unwrap_or_default();
+    let rules = stretches.iter().filter_map(|stretch| stretch.rule);
+    let choices = rules.map(|(_, rule)| width(&rule.choice().to_string()));
+    let choices = choices.chain([width("choice")]).max().unwrap_or_default();
+    // Numbers stand clear of the words of sizes without a rule, where there is room.
+    let own = own_choice(explained.profile().run.engine);
+    let choices = if sizes + width(own) + NUMBERS <= COLUMNS { choices.max(width(own)) } else { choices };
+    let numbers =
+        if has_rules { format!("{:>11}{:>10}  speed-up (90 %)", "default us", "tuned us") } else { String::new() };
+    page.line(&format!("  {:<sizes$}  {:<choices$}{numbers}", "sizes", "choice"));
+    for stretch in stretches {
+        let before = format!("  {:<sizes$}  ", stretch.bytes);
         let choice = choice_words(explained, stretch);
-        let sizes = stretch.bytes.to_string();
         match stretch.rule {
-            Some((_, rule)) => page.line(&format!(
-                "  {sizes:<19}{choice:<18}{:>10.1}{:>9.1}  {}",
-                rule.default_us,
-                rule.tuned_us,
-                interval(&rule.speedup)
-            )),
-            None => page.line(&format!("  {sizes:<19}{choice:<18}  {}", kept(explained, collective, stretch))),
+            Some((_, rule)) => {
+                let speedup = interval(&rule.speedup);
+                let numbers = format!("{:>11.1}{:>10.1}  {speedup}", rule.default_us, rule.tuned_us);
+                row(&format!("{before}{choice:<choices$}"), &numbers, page);
+            }
+            // Its words take the room of the numbers.
+            None => {
+                let kept = kept(explained, collective, stretch);
+                let before = format!("{before}{choice}  ");
+                let room = COLUMNS - width(&before);
+                for (number, line) in wrap(&kept, room).iter().enumerate() {
+                    let before = if number == 0 { before.as_str() } else { "" };
+                    page.line(&format!("{before:<0$}{line}", COLUMNS - room));
+                }
+            }
         }
     }
     page.line("");
+}
+
+/// Numbers of a line, or where they have no room, of the next.
+fn row(before: &str, numbers: &str, page: &mut Page) {
+    if width(before) + width(numbers) <= COLUMNS {
+        return page.line(&format!("{before}{numbers}"));
+    }
+    page.line(before);
+    page.line(&format!("{numbers:>COLUMNS$}"));
 }
 
 /// What the run found in a stretch without a rule, in a few words.
@@ -45,9 +80,16 @@ fn kept(explained: &Explained<'_>, collective: Collective, stretch: Stretch<'_>)
         let alike = |story: &&&PointStory| story.judged.as_ref().map(|judged| judged.decision) == decision;
         measured.iter().filter(alike).count()
     };
+    let is_decided = explained.story.is_some_and(|story| story.is_decided);
+    // Where no rule covers a size that gained, it is the settings that ship, or nothing does.
+    let has_settings = !explained.profile().env.is_empty();
     let words = [
-        (judged(None), "nothing found to try"),
-        (judged(Some(Decision::Keep)) + judged(Some(Decision::Ship)), "no sure gain"),
+        (judged(None), if is_decided { "nothing found to try" } else { "not decided" }),
+        (
+            judged(Some(Decision::Ship)),
+            if has_settings { "surely faster with the settings" } else { "faster but no rule passed" },
+        ),
+        (judged(Some(Decision::Keep)), "no sure gain"),
         (judged(Some(Decision::TooNoisy)), "too noisy"),
         (judged(Some(Decision::Regression)), "slower"),
     ];

@@ -5,7 +5,7 @@ use gdrtune_profiles::{
     vocab::{Algorithm, Choice, Engine, Environment, Protocol},
 };
 use gdrtune_session::event::{
-    Arm, Decision, Event, Failure as TrialFailure, Knob, KnobEffect, Record, Trial, TrialResult,
+    Arm, Decision, Event, Failure as TrialFailure, Knob, KnobEffect, Phase, Record, RunEnd, Trial, TrialResult,
 };
 
 use super::*;
@@ -131,6 +131,7 @@ fn records() -> Vec<Record> {
             profile: Box::new(profile()),
             left_out: vec!["allreduce 1M ring/ll128/4: dropped: not clearly faster as a whole".into()],
         },
+        Event::Finished { end: RunEnd::Tuned, summary: String::new() },
     ]);
     (0..).zip(events).map(|(seq, event)| Record { seq, t_ms: 0, event }).collect()
 }
@@ -166,9 +167,9 @@ fn decisions_over_all_sizes_and_settings_are_listed() {
     let with_run = loaded(Some(records()));
     insta::assert_snapshot!("overview", printed(&with_run, &[]).unwrap());
     let table = printed(&with_run, &["allreduce", "--table"]).unwrap();
-    assert!(table.starts_with("allreduce on 4 nodes, 32 ranks\n") && table.contains("65537 to 16777215"), "{table}");
+    assert!(table.starts_with("allreduce on 4 nodes, 32 ranks\n") && table.contains("above 64K, below 16M"), "{table}");
     let other = printed(&with_run, &["--table", "--nodes", "2", "--ranks", "16"]).unwrap();
-    assert!(other.contains("0 and more         NCCL's own choice"), "{other}");
+    assert!(other.contains("0 and more  NCCL's own choice  not measured"), "{other}");
 }
 
 #[test]
@@ -181,6 +182,90 @@ fn a_variable_is_explained_whether_or_not_it_is_set() {
     assert!(unset.contains("not set by this profile") && unset.contains("it was not searched"), "{unset}");
     let error = printed(&with_run, &["--env", "NCCL_IB_HCAA"]).unwrap_err();
     assert!(error.ends_with("did you mean `NCCL_IB_HCA`?"), "{error}");
+}
+
+/// The records without those that `out` names.
+fn without(out: impl Fn(&Event) -> bool) -> Vec<Record> {
+    records().into_iter().filter(|record| !out(&record.event)).collect()
+}
+
+#[test]
+fn a_run_that_was_broken_off_says_so_and_decides_nothing() {
+    let mut records = without(|event| matches!(event, Event::Verdict { .. } | Event::Finished { .. }));
+    let last = records.len() as u64;
+    records.push(Record { seq: last, t_ms: 0, event: Event::Phase { phase: Phase::Search } });
+    for (end, words) in [
+        (None, "has no end: it was killed, or still runs, in the search"),
+        (Some(RunEnd::Interrupted), "was interrupted in the search"),
+    ] {
+        let mut records = records.clone();
+        records.extend(end.map(|end| Record {
+            seq: last + 1,
+            t_ms: 0,
+            event: Event::Finished { end, summary: String::new() },
+        }));
+        let killed = loaded(Some(records));
+        for args in [&[][..], &["--table"]] {
+            let text = printed(&killed, args).unwrap();
+            assert!(text.contains("1 size: not decided"), "{text}");
+            assert!(text.contains(&format!("UNFINISHED: the run {words}")), "{text}");
+        }
+        let call = printed(&killed, &["allreduce", "64K"]).unwrap();
+        assert!(call.contains("not decided, as the run") && !call.contains("had nothing there"), "{call}");
+    }
+}
+
+#[test]
+fn sizes_that_are_faster_without_a_rule_are_told_as_such() {
+    let mut records = without(|event| matches!(event, Event::Verdict { point, .. } if point.bytes == 1 << 20));
+    records.push(Record { seq: 999, t_ms: 0, event: verdict(1 << 20, 1.5, Decision::Ship, "") });
+    let mut loaded = loaded(Some(records));
+    let text = printed(&loaded, &[]).unwrap();
+    assert!(text.contains("1 size: surely faster with the settings"), "{text}");
+    loaded.profile.env.clear();
+    let text = printed(&loaded, &[]).unwrap();
+    assert!(text.contains("1 size: faster but no rule passed"), "{text}");
+}
+
+#[test]
+fn labels_stand_above_the_table_alone_too() {
+    let mut loaded = loaded(Some(records()));
+    (loaded.profile.run.engine, loaded.profile.run.unverified) = (Engine::Sim, true);
+    let text = printed(&loaded, &["--table"]).unwrap();
+    assert!(text.starts_with("SIMULATED: ") && text.contains("\nNOT VERIFIED: "), "{text}");
+}
+
+#[test]
+fn what_was_measured_on_other_shapes_is_not_shown_but_named() {
+    let with_run = loaded(Some(records()));
+    let text = printed(&with_run, &["allreduce", "64K", "--nodes", "2", "--ranks", "16"]).unwrap();
+    assert!(text.contains("note: nothing was measured on 2 nodes, 16 ranks, but on 4 nodes, 32 ranks"), "{text}");
+    assert!(!text.contains("last A/B"), "{text}");
+    let mut two = records();
+    for (place, (nodes, ranks)) in [(1, (4, 32)), (2, (2, 16))] {
+        two.insert(place, Record { seq: 0, t_ms: 0, event: Event::Shape { index: 0, of: 2, nodes, ranks } });
+    }
+    let mut two = loaded(Some(two));
+    two.profile.rule.clear();
+    let text = printed(&two, &[]).unwrap();
+    assert!(text.contains("note: the run is of 4 nodes, 32 ranks; 2 nodes, 16 ranks; --nodes and"), "{text}");
+}
+
+#[test]
+fn a_single_value_of_the_search_is_not_said_to_have_lost() {
+    let mut records = records();
+    for record in &mut records {
+        if let Event::Space { dimensions, .. } = &mut record.event {
+            dimensions
+                .extend(["NCCL_PXN_DISABLE", "NCCL_IB_HCA"].map(|name| (name.to_owned(), vec![Some("1".to_owned())])));
+        }
+    }
+    let loaded = loaded(Some(records));
+    for name in ["NCCL_PXN_DISABLE", "NCCL_IB_HCA"] {
+        let text = printed(&loaded, &["--env", name]).unwrap();
+        assert!(text.contains(&format!("all of it ran with {name}=1, pinned or")), "{text}");
+        assert!(!text.contains("among what the search took for best"), "{text}");
+    }
 }
 
 #[test]
@@ -201,6 +286,14 @@ fn every_line_fits_80_columns() {
             assert!(wide.is_none(), "{words:?}: {wide:?}");
         }
     }
+    let mut native = loaded(Some(records()));
+    native.profile.run.engine = Engine::Native;
+    native.profile.rule[0].bytes.min = (1 << 10) + 1;
+    native.profile.rule[1].algorithm = Algorithm::CollnetDirect;
+    native.profile.rule[1].channels = 16;
+    let text = printed(&native, &[]).unwrap();
+    let wide = text.lines().find(|line| width(line) > 80);
+    assert!(wide.is_none() && text.contains("the engine's own choice  "), "{text}");
 }
 
 #[test]

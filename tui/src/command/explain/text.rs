@@ -190,10 +190,13 @@ fn kept_words(explained: &Explained<'_>, point: Point, stretch: Stretch<'_>) -> 
     let distance = |bytes: u64| bytes.abs_diff(point.bytes);
     let measured = explained.subject().measured(point).filter(|(bytes, _)| stretch.bytes.contains(*bytes));
     let Some((bytes, story)) = measured.min_by_key(|(bytes, _)| distance(*bytes)) else { return String::new() };
-    match &story.judged {
-        Some(judged) => format!(". No rule at {}: {}", Size(bytes), judged_words(judged)),
-        None => format!(". No rule at {}: the search had nothing there for the A/B", Size(bytes)),
-    }
+    let is_decided = explained.story.is_some_and(|story| story.is_decided);
+    let why = match &story.judged {
+        Some(judged) => judged_words(judged),
+        None if is_decided => "the search had nothing there for the A/B".to_owned(),
+        None => "not decided, as the run has not come to an end of its A/B".to_owned(),
+    };
+    format!(". No rule at {}: {why}", Size(bytes))
 }
 
 fn settings(explained: &Explained<'_>, page: &mut Page) {
@@ -215,8 +218,14 @@ fn tried(explained: &Explained<'_>, answer: &Answer<'_>, page: &mut Page) {
         return;
     }
     // Of sizes without a rule, the environment alone may not have been measured.
-    let reference_us = story.time_us(&environment, shipped).or(story.default.map(|times| times.median_us));
+    let ships = story.time_us(&environment, shipped).filter(|_| shipped.is_some() || !environment.is_empty());
+    let default_us = story.default.map(|times| times.median_us);
+    let reference_us = ships.or(default_us);
     page.line("");
+    if let Some(us) = reference_us {
+        let whose = if ships.is_some() { "what ships" } else { "the default arm" };
+        page.words(&format!("Times are compared with the {us:.1} us of {whose}."));
+    }
     page.line("tried in the search      median us  samples  why not");
     if let Some(own) = story.tried.iter().find(is_shipped).filter(|own| own.choice.is_some()) {
         row(own, &environment, "ships", page);
@@ -230,6 +239,9 @@ fn tried(explained: &Explained<'_>, answer: &Answer<'_>, page: &mut Page) {
     let shown: Vec<&Tried> = here.chain(elsewhere).chain(failed().take(SHOWN / 2)).copied().collect();
     for tried in &shown {
         row(tried, &environment, &why(tried, &environment, reference_us), page);
+    }
+    if shown.iter().any(|tried| tried.times.is_some() && is_given_up(tried)) {
+        page.words("What was given up early was that far behind the leader then, by the few samples of that time.");
     }
     let is_faster = |tried: &&Tried| tried.times.zip(reference_us).is_some_and(|(times, us)| times.median_us < us);
     if shown.iter().any(is_faster) {
@@ -270,14 +282,21 @@ fn why(tried: &Tried, shipped: &Environment, reference_us: Option<f64>) -> Strin
         1 => format!("{}: {words}", failure_name(*kind)),
         _ => format!("{}, {count} times: {words}", failure_name(*kind)),
     });
-    let mut reasons: Vec<String> = failures.collect();
-    // What failed says so itself.
-    reasons.extend(tried.dropped.iter().filter(|_| tried.failures.is_empty()).cloned());
-    if reasons.is_empty()
-        && let (Some(times), Some(reference_us)) = (tried.times, reference_us)
-    {
+    let mut reasons: Vec<String> = Vec::new();
+    if let (Some(times), Some(reference_us), true) = (tried.times, reference_us, tried.failures.is_empty()) {
         let settings = if tried.environment == *shipped { "" } else { ", with settings that do not ship" };
         reasons.push(format!("{:.2} times as long{settings}", times.median_us / reference_us));
     }
+    reasons.extend(failures);
+    // Why it was given up is of a time when it had few samples: its median is not behind by as much.
+    reasons.extend(tried.dropped.iter().filter(|_| is_given_up(tried)).map(|why| match tried.times {
+        Some(_) => format!("given up early: {why}"),
+        None => why.clone(),
+    }));
     reasons.join("; ")
+}
+
+/// Whether the search gave it up for another reason than a failure, which says so itself.
+fn is_given_up(tried: &Tried) -> bool {
+    tried.dropped.is_some() && tried.failures.is_empty()
 }

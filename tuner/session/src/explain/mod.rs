@@ -22,7 +22,7 @@ pub use self::{
     setting::{SettingAnswer, ValueTried, setting},
 };
 use crate::{
-    event::{Arm, Decision, EngineFacts, Event, Failure, Knob, Record, RunEnd, TrialResult},
+    event::{Arm, Decision, EngineFacts, Event, Failure, Knob, Phase, Record, RunEnd, TrialResult},
     evidence,
     run::facts::NOT_SEARCHED,
 };
@@ -141,6 +141,10 @@ pub struct Story {
     pub facts: Option<EngineFacts>,
     /// How the run ended, and its last sentence; none where it was killed, or still runs.
     pub end: Option<(RunEnd, String)>,
+    /// The last part of the run that began, over all shapes; its end is none.
+    pub phase: Option<Phase>,
+    /// Whether the A/B of the shape is over: only then, what has no verdict had nothing to be measured.
+    pub is_decided: bool,
 }
 
 /// The story of one of a run's shapes; without one, of its first. `None` of records that are no run's.
@@ -166,6 +170,8 @@ pub fn story(records: &[Record], shape: Option<(u32, u32)>) -> Option<Story> {
         site: Vec::new(),
         facts: None,
         end: None,
+        phase: None,
+        is_decided: false,
     };
     // What is told of the run as a whole comes before, between and after its shapes.
     for record in records {
@@ -176,6 +182,13 @@ pub fn story(records: &[Record], shape: Option<(u32, u32)>) -> Option<Story> {
         story.take_of_shape(&record.event);
         gather(&record.event, &mut points);
     }
+    let last_shape = records.iter().rev().find_map(|record| match record.event {
+        Event::Shape { nodes, ranks, .. } => Some((nodes, ranks)),
+        _ => None,
+    });
+    // Shapes are tuned one after the other.
+    let is_past = !points.is_empty() && last_shape.is_some_and(|last| last != shape);
+    story.is_decided = is_past || story.came_to_its_end() || story.phase == Some(Phase::Write);
     story.points = points.into_iter().map(|(point, gathered)| (point, gathered.finish())).collect();
     Some(story)
 }
@@ -188,6 +201,9 @@ impl Story {
                 self.left_out.clone_from(left_out);
             }
             Event::NodeSet { .. } => (self.profile, self.left_out) = (None, Vec::new()),
+            // Every end has it, also that of a run that was broken off.
+            Event::Phase { phase: Phase::Done } => {}
+            Event::Phase { phase } => self.phase = Some(*phase),
             Event::Resumed { .. } => self.end = None,
             Event::Finished { end, summary } => self.end = Some((*end, summary.clone())),
             Event::Log { text, .. } if text.starts_with(NOT_SEARCHED) && !self.not_searched.contains(text) => {
@@ -213,6 +229,11 @@ impl Story {
             }
             _ => {}
         }
+    }
+
+    /// Whether the run has done all that it was to do.
+    pub const fn came_to_its_end(&self) -> bool {
+        matches!(self.end, Some((RunEnd::Tuned | RunEnd::DefaultsBest, _)))
     }
 
     /// Sentences on what was left out that name this point.

@@ -1,4 +1,7 @@
-use gdrtune_profiles::vocab::{Algorithm, Collective, Protocol};
+use gdrtune_profiles::{
+    profile::PointChoice,
+    vocab::{Algorithm, Collective, Protocol},
+};
 
 use super::*;
 use crate::event::Trial;
@@ -131,6 +134,11 @@ fn shapes_are_told_apart_and_their_sentences_too() {
     assert_eq!(story(&records, None).unwrap().shapes, [(4, 32), (2, 16)]);
     assert!(at((1, 8)).points.is_empty());
     assert!(story(&records[1..], None).is_none(), "no run");
+    let of_one = told(vec![started(), trial(Arm::Default, &none, 1024, None, 10.0)]);
+    assert_eq!((of_one.shape, of_one.points.len()), ((4, 32), 1));
+    let records = [started(), trial(Arm::Default, &none, 1024, None, 10.0)];
+    let records: Vec<Record> = (0..).zip(records).map(|(seq, event)| Record { seq, t_ms: 0, event }).collect();
+    assert!(story(&records, Some((2, 16))).unwrap().points.is_empty(), "the only shape of a run is not every shape");
 }
 
 #[test]
@@ -169,6 +177,52 @@ fn an_answer_names_the_rule_its_neighbours_and_what_the_engine_would_do() {
     assert_eq!(answer(alone, point(16_384)).unwrap().own, [(16_384, OwnChoice::Unknown)]);
     let elsewhere = Subject { shape: (2, 16), ..subject };
     assert_eq!(answer(elsewhere, point(16_384)).unwrap().stretch.rule, None);
+}
+
+#[test]
+fn a_run_that_was_broken_off_has_not_decided_what_has_no_verdict() {
+    let none = Environment::new();
+    let phase = |phase| Event::Phase { phase };
+    let finished = |end| Event::Finished { end, summary: String::new() };
+    let search =
+        vec![started(), phase(Phase::Baseline), trial(Arm::Default, &none, 1024, None, 10.0), phase(Phase::Search)];
+    let shape = |nodes, ranks| Event::Shape { index: 0, of: 2, nodes, ranks };
+    let then = |more: Vec<Event>| told([search.clone(), more].concat());
+    for (more, phase, decided) in [
+        (vec![], Phase::Search, false),
+        (vec![phase(Phase::Done), finished(RunEnd::Interrupted)], Phase::Search, false),
+        (vec![phase(Phase::Verify)], Phase::Verify, false),
+        (vec![phase(Phase::Verify), phase(Phase::Write)], Phase::Write, true),
+        (vec![phase(Phase::Verify), phase(Phase::Done), finished(RunEnd::DefaultsBest)], Phase::Verify, true),
+    ] {
+        let story = then(more.clone());
+        assert_eq!((story.phase, story.is_decided), (Some(phase), decided), "{more:?}");
+    }
+    let events = [vec![shape(4, 32)], search[1..].to_vec(), vec![shape(2, 16)], search[1..].to_vec()].concat();
+    let events = [vec![started()], events].concat();
+    let records: Vec<Record> = (0..).zip(events).map(|(seq, event)| Record { seq, t_ms: 0, event }).collect();
+    let decided = [(4, 32), (2, 16)].map(|shape| story(&records, Some(shape)).unwrap().is_decided);
+    assert_eq!(decided, [true, false], "shapes come one after the other");
+}
+
+#[test]
+fn picks_are_those_of_the_shape() {
+    let profile = profile();
+    let pick = PointChoice {
+        collective: Collective::AllReduce,
+        bytes: 1024,
+        choice: TREE,
+        median_us: 1.0,
+        samples: 1,
+        nodes: None,
+        ranks: None,
+    };
+    let of = |picks: &[PointChoice], shape| {
+        answer(Subject { profile: &profile, story: None, picks, shape }, point(1024)).unwrap().pick.is_some()
+    };
+    assert!(of(std::slice::from_ref(&pick), (4, 32)) && !of(std::slice::from_ref(&pick), (2, 16)));
+    let named = PointChoice { nodes: Some(2), ranks: Some(16), ..pick };
+    assert!(of(std::slice::from_ref(&named), (2, 16)) && !of(&[named], (4, 32)));
 }
 
 #[test]
