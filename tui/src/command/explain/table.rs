@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Columns beside sizes and choice: blanks between, times and the speed-up with its interval.
-const NUMBERS: usize = 4 + 21 + 22;
+const NUMBERS: usize = 4 + 20 + 22;
 
 /// A row for each stretch of sizes, and an empty line.
 pub(super) fn table(explained: &Explained<'_>, collective: Collective, page: &mut Page) {
@@ -25,11 +25,11 @@ pub(super) fn table(explained: &Explained<'_>, collective: Collective, page: &mu
     let rules = stretches.iter().filter_map(|stretch| stretch.rule);
     let choices = rules.map(|(_, rule)| width(&rule.choice().to_string()));
     let choices = choices.chain([width("choice")]).max().unwrap_or_default();
-    // Numbers stand clear of the words of sizes without a rule, where there is room.
+    // Numbers stand clear of the words of sizes without a rule as far as there is room.
     let own = own_choice(explained.profile().run.engine);
-    let choices = if sizes + width(own) + NUMBERS <= COLUMNS { choices.max(width(own)) } else { choices };
+    let choices = choices.max(width(own)).min(COLUMNS.saturating_sub(sizes + NUMBERS));
     let numbers =
-        if has_rules { format!("{:>11}{:>10}  speed-up (90 %)", "default us", "tuned us") } else { String::new() };
+        if has_rules { format!("{:>11}{:>9}  speed-up (90 %)", "default us", "tuned us") } else { String::new() };
     page.line(&format!("  {:<sizes$}  {:<choices$}{numbers}", "sizes", "choice"));
     for stretch in stretches {
         let before = format!("  {:<sizes$}  ", stretch.bytes);
@@ -37,17 +37,17 @@ pub(super) fn table(explained: &Explained<'_>, collective: Collective, page: &mu
         match stretch.rule {
             Some((_, rule)) => {
                 let speedup = interval(&rule.speedup);
-                let numbers = format!("{:>11.1}{:>10.1}  {speedup}", rule.default_us, rule.tuned_us);
+                let numbers = format!("{:>11.1}{:>9.1}  {speedup}", rule.default_us, rule.tuned_us);
                 row(&format!("{before}{choice:<choices$}"), &numbers, page);
             }
             // Its words take the room of the numbers.
             None => {
                 let kept = kept(explained, collective, stretch);
                 let before = format!("{before}{choice}  ");
-                let room = COLUMNS - width(&before);
+                let room = COLUMNS.saturating_sub(width(&before)).max(1);
                 for (number, line) in wrap(&kept, room).iter().enumerate() {
                     let before = if number == 0 { before.as_str() } else { "" };
-                    page.line(&format!("{before:<0$}{line}", COLUMNS - room));
+                    page.line(&format!("{before:<indent$}{line}", indent = COLUMNS - room));
                 }
             }
         }

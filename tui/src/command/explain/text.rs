@@ -59,7 +59,7 @@ fn decision(explained: &Explained<'_>, answer: &Answer<'_>, page: &mut Page) {
     let Some((place, rule)) = answer.stretch.rule else {
         page.item(
             "decided by",
-            &format!("no rule: none covers {sizes}, so it is {}", choice_words(explained, answer.stretch)),
+            &format!("no rule: none for sizes {sizes}, so it is {}", choice_words(explained, answer.stretch)),
         );
         return;
     };
