@@ -129,6 +129,9 @@ fn a_planted_setting_ships_and_everything_is_labelled() {
 fn a_report_is_made_from_the_store_alone_and_is_the_same_each_time() {
     let run = Run::of("null", &["--trials", "60", "--seed", "3"]);
     assert!(run.said.contains("\nreport: out/report.html\n"), "{}", run.said);
+    let headline = "inconclusive, so the defaults stay: the search was over before it tried any setting, with 1 of 54 environments; \
+                    give a larger --trials";
+    assert!(run.said.contains(headline), "{}", run.said);
     let (html, markdown) = (run.file("report.html"), run.file("report.md"));
     let (csv, json) = (run.ask(&["runs", "export", "last"]), run.ask(&["runs", "export", "last", "--format", "json"]));
     fs::remove_dir_all(run.home.path().join("out")).unwrap();

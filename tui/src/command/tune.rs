@@ -7,7 +7,7 @@ use std::{cell::RefCell, fs, io, path::Path};
 use anyhow::Context as _;
 use gdrtune_fleet::{LauncherKind, hosts::parse_list};
 use gdrtune_profiles::{
-    bindings::ceilings::Ceilings,
+    bindings::{INTERFACES, ceilings::Ceilings},
     profile::Profile,
     setting::SpaceSettings,
     size::parse_sizes,
@@ -34,6 +34,9 @@ use crate::{
     exit::{Exit, Failure},
     hosts,
 };
+
+/// What the demo's ranks talk over.
+const LOOPBACK: &str = "=lo";
 
 /// Sizes of the demo: three decades in seven points, so that its half minute goes into repeats.
 const DEMO_SIZES: &str = "1K-4M";
@@ -76,7 +79,12 @@ impl Again {
 }
 
 pub(crate) fn demo(args: &DemoArgs, again: Option<Again>) -> Result<Exit, Failure> {
-    let cluster = super::cluster_at(hosts::this_machine(hosts::LOCAL_RANKS), &super::announce)?;
+    let mut cluster = super::cluster_at(hosts::this_machine(hosts::LOCAL_RANKS), &super::announce)?;
+    // Its ranks need no network, and the engine takes a channel at least for each interface: with those of containers, more than
+    // the demo tries.
+    if std::env::var_os(INTERFACES).is_none() {
+        cluster.environment.push((INTERFACES.to_owned(), LOOPBACK.to_owned()));
+    }
     let sizes = parse_sizes(DEMO_SIZES, 4).map_err(Failure::usage)?;
     let points = sizes.iter().map(|&bytes| Point { collective: Collective::AllReduce, bytes }).collect();
     let out = claim(&args.out, true, Existing::Replace, again.as_ref())?;

@@ -77,6 +77,14 @@ pub(super) struct Tuned<'a> {
     pub(super) warnings: Vec<String>,
 }
 
+impl Tuned<'_> {
+    /// Whether there were settings to try, and time or trials were over before the first one's turn.
+    fn has_tried_no_setting(&self) -> bool {
+        let is_short = matches!(self.outcome.stopped_by, StoppedBy::Seconds | StoppedBy::Trials);
+        is_short && self.outcome.environments.len() == 1 && 1 < self.run.survey.space.environments()
+    }
+}
+
 /// What came of every shape.
 #[derive(Default)]
 pub(super) struct Results<'a> {
@@ -330,6 +338,7 @@ impl Results<'_> {
         let tuned = self.tuned.iter().map(|tuned| {
             let Survey { info, shape, .. } = &tuned.run.survey;
             let headline = match &tuned.unverified {
+                None if tuned.verified.keeps_defaults() && tuned.has_tried_no_setting() => no_setting_tried(tuned),
                 None => tuned.verified.headline(),
                 Some(candidate) => unverified_headline(candidate, self.is_so_far),
             };
@@ -338,6 +347,16 @@ impl Results<'_> {
         let untuned = self.untuned.iter().map(|(shape, why)| named(*shape, format!("not tuned: {why}")));
         tuned.chain(untuned).collect()
     }
+}
+
+/// Says that nothing was found out about settings, where their turn never came.
+fn no_setting_tried(tuned: &Tuned<'_>) -> String {
+    let more = if tuned.outcome.stopped_by == StoppedBy::Trials { "--trials" } else { "--budget" };
+    format!(
+        "inconclusive, so the defaults stay: the search was over before it tried any setting, with 1 of {} environments; give a \
+         larger {more}",
+        tuned.run.survey.space.environments()
+    )
 }
 
 /// What a run has that was ended early, or goes on.
