@@ -19,7 +19,7 @@ use crate::{diagnostic::Severity, profile::Profile, vocab::Engine};
 pub use format::{Format, UnknownFormat};
 pub use json::Document;
 use plan::Plan;
-pub(crate) use plan::UNVERIFIED;
+pub(crate) use plan::unverified;
 
 /// How to emit.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,7 +17,7 @@ mod rules;
 mod shell;
 mod tuner_csv;
 
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use crate::version::Version;
 use file::LintFile;
@@ -121,7 +121,7 @@ pub fn lint(inputs: &[Input<'_>], options: &Options<'_>) -> Vec<Finding> {
     found.into_iter().map(|(_, finding)| finding).collect()
 }
 
-/// A variable of NCCL's that a file sets, as the rules see it.
+/// A variable that a file sets, as the rules see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assigned {
     /// Its name.
@@ -134,15 +134,58 @@ pub struct Assigned {
     pub keeps_set: bool,
 }
 
-/// What a file sets, in the order of its lines.
-pub fn assigned(input: Input<'_>) -> Vec<Assigned> {
+/// Variables that a script takes out of the environment again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// Whether one command alone does without them.
+    pub is_for_command: bool,
+    /// Which.
+    pub which: Which,
+}
+
+/// Names of variables.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Which {
+    /// This one.
+    Name(String),
+    /// All that begin so.
+    Prefix(String),
+    /// All but these.
+    AllBut(BTreeSet<String>),
+}
+
+impl Which {
+    /// Whether `name` is among them.
+    pub fn has(&self, name: &str) -> bool {
+        match self {
+            Self::Name(only) => only == name,
+            Self::Prefix(prefix) => name.starts_with(prefix.as_str()),
+            Self::AllBut(others) => !others.contains(name),
+        }
+    }
+}
+
+/// What a file does to the environment of jobs, in the order of its lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignments {
+    /// What it sets.
+    pub set: Vec<Assigned>,
+    /// What it takes away.
+    pub taken: Vec<Taken>,
+}
+
+/// What a file sets and takes away, of all variables.
+pub fn assignments(input: Input<'_>) -> Assignments {
     let of = |setting: &file::Setting| Assigned {
         name: setting.name.clone(),
         line: setting.line,
         is_for_command: !setting.is_for_all(),
         keeps_set: setting.reach == file::Reach::Kept,
     };
-    LintFile::read(input).settings.iter().map(of).collect()
+    let (_, read) = file::Read::of(input);
+    Assignments { set: read.settings.iter().map(of).collect(), taken: read.taken }
 }
 
 /// Lines of a script that its shell never runs.
@@ -154,10 +197,16 @@ pub struct Unrun {
     pub why: String,
 }
 
-/// Here-documents, what is below an `exit` that is always run, and branches after `false`. Conditions that depend on anything are
-/// taken to hold.
+/// Here-documents, what is below an `exit` or the `exec` of a program that is always run, branches after `false`, and ends of subshells
+/// that start no program any more. Conditions that depend on anything are taken to hold.
 pub fn unrun(script: &str) -> Vec<Unrun> {
     shell::unrun(script)
+}
+
+/// The line of the last launcher of a script (`srun`, `mpirun`, `torchrun`), where that is above these lines and nothing below them starts
+/// a program.
+pub fn last_launch_above(script: &str, lines: (usize, usize)) -> Option<usize> {
+    shell::last_launch_above(script, lines)
 }
 
 /// A rule that only says that a variable is there has nothing to add where another says what is wrong with it.

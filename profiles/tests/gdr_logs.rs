@@ -9,7 +9,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use gdrtune_profiles::gdr::{Log, Report, render};
+use gdrtune_profiles::{
+    gdr::{Communicator, Log, Report, render},
+    grammar::nccl_log::CommunicatorName,
+};
 use proptest::prelude::{any, prop_assert, proptest};
 
 fn folder() -> PathBuf {
@@ -104,12 +107,47 @@ fn each_log_has_the_reasons_that_it_was_made_for() {
 #[test]
 fn files_are_read_together_and_the_same_pid_in_another_is_another_process() {
     let one = logs().into_iter().find(|(name, _)| name == "far-hca-2.19.log").unwrap();
-    let again = ("again.log".to_owned(), one.1.clone());
+    // Of another job.
+    let text = String::from_utf8(one.1.clone()).unwrap().replace("commId 0x65", "commId 0x75");
+    let again = ("again.log".to_owned(), text.into_bytes());
     let report = read(&[one, again]);
-    assert_eq!(report.communicators[0].ranks.len(), 4);
+    let ranks: Vec<usize> = report.communicators.iter().map(|communicator| communicator.ranks.len()).collect();
+    assert_eq!(ranks, [2, 2]);
     assert_eq!((report.reasons[0].ranks, report.reasons[0].connections), (4, 16));
     let files: BTreeSet<&str> = report.reasons[0].evidence.iter().map(|line| &*line.file).collect();
     assert_eq!(files, BTreeSet::from(["again.log", "far-hca-2.19.log"]));
+}
+
+/// A copy of a log, and a log that is there twice in a file, say no more than the log.
+#[test]
+fn what_is_there_again_counts_once() {
+    for (name, bytes) in logs() {
+        let once = read(&[(name.clone(), bytes.clone())]);
+        let has_id = |one: &Communicator| matches!(one.name, Some(CommunicatorName::Id(_)));
+        if once.communicators.is_empty() || !once.communicators.iter().all(has_id) {
+            continue;
+        }
+        let twice = [bytes.as_slice(), b"\n", &bytes].concat();
+        let copies =
+            [vec![(name.clone(), twice)], vec![(name.clone(), bytes.clone()), ("copy.log".to_owned(), bytes.clone())]];
+        for copies in copies {
+            let again = read(&copies);
+            assert_eq!(again.communicators.len(), once.communicators.len(), "{name}");
+            assert_eq!(again.connections(), once.connections(), "{name}");
+            let counts = |report: &Report| -> Vec<(u64, u64)> {
+                let reasons = report.reasons.iter().map(|reason| (reason.ranks, reason.connections));
+                reasons.chain(report.problems.iter().map(|problem| (problem.processes, 0))).collect()
+            };
+            assert_eq!(counts(&again), counts(&once), "{name}");
+            let lost = |note: &String| !note.starts_with("lost lines");
+            let ranks: usize = once.communicators.iter().map(|one| one.ranks.len()).sum();
+            let note =
+                format!("ranks whose lines are in the logs again, which count once: {ranks}; is it a copy of a log?");
+            let mut expected: Vec<String> = once.notes.iter().filter(|note| lost(note)).cloned().collect();
+            expected.push(note);
+            assert_eq!(again.notes.iter().filter(|note| lost(note)).cloned().collect::<Vec<_>>(), expected, "{name}");
+        }
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use gdrtune_profiles::{json::escape, profile::Speedup, vocab::Point};
+use gdrtune_profiles::{diagnostic::printable, json::escape, profile::Speedup, vocab::Point};
 use gdrtune_session::event::{
     Arm, Decision, Event, Failure, Level, NodeState, Phase, Record, Trial, TrialResult, goal_words, without,
 };
@@ -95,8 +95,9 @@ impl<W: Write + Send> PlainLines<W> {
         self.failed
     }
 
+    /// Names from files and hosts may hold what a terminal takes for commands: no line has any.
     fn line(&mut self, t_ms: u64, text: &str) -> io::Result<()> {
-        writeln!(self.out, "{:>7.1}s  {text}", t_ms as f64 / 1e3)
+        writeln!(self.out, "{:>7.1}s  {}", t_ms as f64 / 1e3, printable(text))
     }
 
     fn is_due(&self, t_ms: u64) -> bool {
@@ -158,7 +159,7 @@ impl<W: Write + Send> PlainLines<W> {
         let ran = trial.requested.or(trial.selected).map_or_else(|| "own choice".to_owned(), |c| c.to_string());
         let asked = format!("{arm} {ran}").trim_start().to_owned();
         match &trial.result {
-            result @ TrialResult::Failed { .. } if !is_failure(result) => Ok(()),
+            result @ TrialResult::Failed { .. } if !result.has_failed() => Ok(()),
             TrialResult::Failed { kind, detail, .. } => {
                 self.failed += 1;
                 let text = format!(
@@ -200,7 +201,7 @@ impl<W: Write + Send> Progress for PlainLines<W> {
             Event::NodeSet { .. } => self.begin_anew(record.t_ms),
             Event::Trial(trial) => {
                 self.trials += 1;
-                self.failed += u64::from(is_failure(&trial.result));
+                self.failed += u64::from(trial.result.has_failed());
             }
             _ => {}
         }
@@ -329,16 +330,6 @@ fn emulated_text(why: &str) -> String {
 fn trouble_text(host: &str, state: NodeState, detail: &str) -> String {
     let word = if state == NodeState::Lost { "LOST" } else { "FAILED" };
     format!("{host}: {word}: {detail}")
-}
-
-/// Whether a trial failed. Where the engine ran, or offered, something else, that is about the choice.
-const fn is_failure(result: &TrialResult) -> bool {
-    match result {
-        TrialResult::Timed { .. } => false,
-        TrialResult::Failed { kind, .. } => {
-            !matches!(kind, Failure::Substituted | Failure::Unsupported | Failure::Skipped)
-        }
-    }
 }
 
 const fn level_prefix(level: Level) -> &'static str {

@@ -115,16 +115,19 @@ fn verifications_are_kept_and_their_course_is_shown() {
     let skipped = verify(&["--quiet", "--if-older-than", "7d"]);
     assert_eq!(skipped.status.code(), code, "{}", stderr(&skipped));
     assert!(stdout(&skipped).contains("verified just now, so nothing is measured"), "{}", stdout(&skipped));
+    // Of something else it says nothing.
+    let other = verify(&["--quiet", "--if-older-than", "7d", "--data-type", "int32"]);
+    assert!(stdout(&other).ends_with("(2 pairs)\n"), "{}{}", stdout(&other), stderr(&other));
     let again = verify(&["--json"]);
     let document: Value = serde_json::from_slice(&again.stdout).unwrap_or_else(|_| panic!("{}", stderr(&again)));
     assert_eq!(document["points"].as_array().unwrap().len(), 1);
 
     let course: Value = serde_json::from_str(&told(home, &["runs", "trend", "p.toml", "--json"], 0)).unwrap();
-    assert_eq!(course["verifications"].as_array().unwrap().len(), 2, "{course}");
+    assert_eq!(course["verifications"].as_array().unwrap().len(), 3, "{course}");
     let one = &course["courses"][0];
-    assert_eq!((&one["sizes"], one["steps"].as_array().unwrap().len()), (&serde_json::json!([4096]), 2), "{one}");
+    assert_eq!((&one["sizes"], one["steps"].as_array().unwrap().len()), (&serde_json::json!([4096]), 3), "{one}");
     let drawn = told(home, &["runs", "trend", "p.toml", "--ascii"], 0);
-    assert!(drawn.is_ascii() && drawn.contains("2 verifications"), "{drawn}");
+    assert!(drawn.is_ascii() && drawn.contains("3 verifications"), "{drawn}");
 }
 
 #[test]

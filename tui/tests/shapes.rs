@@ -51,7 +51,7 @@ fn each_shape_is_tuned_and_kept_apart() {
     let (profile, _) = Profile::parse(&out("profile.toml"), "profile.toml").unwrap();
     assert_eq!((profile.cluster.nodes, profile.cluster.ranks), (1, 4), "the largest");
     let summary = out("summary.md");
-    let sections = ["\n- 1x4: ", "\n- 1x2: ", "## Shape 1x4: 1 nodes, 4 ranks", "## Shape 1x2: 1 nodes, 2 ranks"];
+    let sections = ["\n- 1x4: ", "\n- 1x2: ", "## Shape 1x4: 1 node, 4 ranks", "## Shape 1x2: 1 node, 2 ranks"];
     let places: Vec<usize> = sections.iter().map(|text| summary.find(text).expect(text)).collect();
     assert!(places.is_sorted(), "{summary}");
     let choices: Vec<Value> = serde_json::from_str(&out("choices.json")).unwrap();

@@ -154,6 +154,18 @@ fn a_report_is_made_from_the_store_alone_and_is_the_same_each_time() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("r.csv is there already") && !run.home.path().join("new.html").exists());
     assert_eq!(run.ask(&["report", "last", "--csv", "r.csv", "--force"]), "");
+    let copy = run.home.path().join("copy.jsonl");
+    fs::copy(run.store(), &copy).unwrap();
+    for args in [
+        &["last", "--force", "--html", "new.html", "--markdown", "./new.html"][..],
+        &["last", "copy.jsonl", "--html", "folder"],
+        &["last", "--csv", "none/a.csv", "--json", "./none/a.csv"],
+    ] {
+        let refused = output(gdrtune(run.home.path()).arg("report").args(args));
+        assert_eq!(refused.status.code(), Some(2), "{args:?}");
+        assert!(stderr(&refused).contains("two files would be written to "), "{args:?}: {}", stderr(&refused));
+        assert!(!["new.html", "folder", "none"].iter().any(|made| run.home.path().join(made).exists()), "{args:?}");
+    }
     let store = run.store();
     let several = run.ask(&["report", "last", store.to_str().unwrap(), "--html", "all", "--svg", "all"]);
     assert_eq!((several, made(&format!("all/{id}.html"))), (String::new(), html), "of several, a folder");

@@ -112,6 +112,11 @@ fn this_machine_is_recorded_once() {
     assert!(said.starts_with("gdrtune: recorded this machine in here: "), "{said}");
     let hostname = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     assert_eq!(inventory::read_recorded(&home.path().join("here")).hostname, hostname.trim());
+    // Also a machine without GPUs and HCAs is one.
+    for args in [&["--from", "here"][..], &["--inventory", "--from", "here"]] {
+        let (text, said) = topo(home.path(), args, 0);
+        assert!(text.starts_with("here") && said.is_empty(), "{text}{said}");
+    }
     let (_, said) = topo(home.path(), &["--record", "here"], 2);
     assert!(said.contains("here is there already") && said.contains("not there yet"), "{said}");
     let (_, said) = topo(home.path(), &["--record", "x", "--from", "here"], 2);

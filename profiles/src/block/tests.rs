@@ -147,6 +147,8 @@ fn a_block_that_nobody_reads_is_an_error() {
     let document = |line| Some(format!("it is in the here-document of line {line}, which this script does not run"));
     let never = |line| Some(format!("it is in a branch that never runs, after the `false` of line {line}"));
     let exit = |line| Some(format!("it is below the `exit` of line {line}, which ends the script"));
+    let exec = |line| Some(format!("it is below the `exec` of line {line}, which ends the script"));
+    let subshell = |line| Some(format!("it is in a subshell, which ends in line {line} and starts no program before"));
     let docker = |what: &str, line| Some(format!("it is in the {what} that begins in line {line}"));
     for (place, script, expected) in [
         (Place::Shell, "cat <<EOF\n@EOF\n", document(1)),
@@ -163,6 +165,14 @@ fn a_block_that_nobody_reads_is_an_error() {
         (Place::Shell, "a || exit 1\nb &&\n\n  exit\nif c; then exit; fi\n@", None),
         (Place::Shell, "f() { exit 1; }\nfunction g {\n exit 1\n}\nfunction h() {\n exit\n}\n( exit 2 )\n@", None),
         (Place::Shell, "case x in\n a) exit ;;\n (b) exit ;;\nesac\n{ exit; } || b\ntrap exit INT\n@", None),
+        (Place::Shell, "x | exit\nexec srun x\n@", exec(2)),
+        (Place::Shell, "A=1 exec -a y /bin/x >log\n@", exec(1)),
+        (Place::Shell, "exec >log 2>&1\nexec 3<>f {fd}>g &>h\nexec > >(tee log) 2>&1\n@srun x\n", None),
+        (Place::Shell, "exec x &\na || exec y\nif b; then exec z; fi\nf() { exec z; }\n(exec z)\n@srun x\n", None),
+        (Place::Shell, "(\nsrun x\n@echo\n) >log\nsrun x\n", subshell(9)),
+        (Place::Shell, "(\n@srun x\n)\n", None),
+        (Place::Shell, "f()\n{\n@}\nA=(x\ny)\nf\n", None),
+        (Place::Shell, "case x in\n(a) b ;;\nc)\n@ ;;\nesac\nsrun x\n", None),
         (Place::Dockerfile, "FROM a\nRUN <<E sh\n@E\n", docker("here-document of the instruction", 2)),
         (Place::Dockerfile, "FROM a\nRUN a \\\n@  b\n", docker("instruction", 2)),
         (Place::Dockerfile, "FROM a\n@RUN a\n", None),
@@ -240,6 +250,78 @@ fn lines_that_set_the_same_are_told_with_whose_value_counts() {
         told(Place::Dockerfile, "FROM a\nENV NCCL_NET=IB\n", "ENV NCCL_NET=\"Socket\"\n"),
         ["f:5: warning: NCCL_NET is set here again: this value counts, not the block's"]
     );
+}
+
+#[test]
+fn lines_that_take_variables_of_the_block_away_are_told() {
+    const BLOCK: &str = "export NCCL_IB_HCA='=mlx5_0'\nexport GDRTUNE_NATIVE_NSOCKS=4\n";
+    let told = |after: &str| -> Vec<String> {
+        let text =
+            [b"#!/bin/sh\n".as_slice(), &apply(b"", Place::Shell, BLOCK, "f").unwrap(), after.as_bytes()].concat();
+        let (text, found) = (String::from_utf8(text.clone()).unwrap(), find(&text, "f").unwrap().unwrap());
+        let all = conflicts(&text, Place::Shell, &found, "f");
+        assert!(all.iter().all(|conflict| conflict.beats_block), "{after}: {all:?}");
+        all.into_iter().map(|conflict| conflict.told.message).collect()
+    };
+    let (hca, both) = ("NCCL_IB_HCA", "NCCL_IB_HCA, GDRTUNE_NATIVE_NSOCKS");
+    let all_gone = format!("{both} are taken away here: what is started below does not get the block's values");
+    let gone = format!("{hca} is taken away here: what is started below does not get the block's value");
+    let not_got = |names: &str| format!("this command does not get the block's {names}");
+    let other = |name: &str| format!("this command gets another {name} than the block sets");
+    for (after, expected) in [
+        ("unset NCCL_IB_HCA\nsrun x\n", vec![gone.clone()]),
+        ("if a; then unset -v A NCCL_IB_HCA; fi\nsrun x\n", vec![gone.clone()]),
+        ("unset ${!NCCL_*}\nunset \"${!NCCL_IB@}\"\nsrun x\n", vec![gone.clone(); 2]),
+        (
+            "unset NCCL_IB_HCA GDRTUNE_NATIVE_NSOCKS\nsrun x\n",
+            vec![gone.clone(), gone.replace(hca, "GDRTUNE_NATIVE_NSOCKS")],
+        ),
+        ("export -n NCCL_IB_HCA\nsrun x\n", vec![gone.clone()]),
+        ("unset ${!N*} ${!*}\nsrun x\n", vec![gone.clone(), all_gone]),
+        ("unset -f NCCL_IB_HCA\nunset NCCL_IB $NAME\nsrun env A=1 x\nsrun which env\n", vec![]),
+        (
+            "export GDRTUNE_NATIVE_NSOCKS=9\nsrun x\n",
+            vec!["GDRTUNE_NATIVE_NSOCKS is set here again: this value counts, not the block's".to_owned()],
+        ),
+        ("srun -n 8 env -C / NCCL_IB_HCA=x y\n", vec![other(hca)]),
+        ("srun /usr/bin/env -i A=1 x\nenv - x\n", vec![not_got(both); 2]),
+        (
+            "srun env -u NCCL_IB_HCA --unset=GDRTUNE_NATIVE_NSOCKS x\n",
+            vec![not_got(hca), not_got("GDRTUNE_NATIVE_NSOCKS")],
+        ),
+        ("env -i NCCL_IB_HCA=x mpirun y\n", vec![other(hca), not_got("GDRTUNE_NATIVE_NSOCKS")]),
+        (
+            "srun --export=NONE x\nsrun --export=A,NCCL_IB_HCA y\nsrun --export=ALL,A=1 z\nsrun --export=$L z\n",
+            vec![not_got(both), not_got("GDRTUNE_NATIVE_NSOCKS")],
+        ),
+    ] {
+        assert_eq!(told(after), expected, "{after}");
+    }
+}
+
+#[test]
+fn a_block_below_the_last_launcher_is_told() {
+    let told = |before: &str, after: &str| -> Vec<String> {
+        let text = [before.as_bytes(), &put_in(b"", Place::Shell), after.as_bytes()].concat();
+        let (text, found) = (String::from_utf8(text.clone()).unwrap(), find(&text, "f").unwrap().unwrap());
+        conflicts(&text, Place::Shell, &found, "f").iter().map(|conflict| conflict.told.to_string()).collect()
+    };
+    let below = |line: usize, last: usize| {
+        vec![format!(
+            "f:{line}: warning: the block is below line {last}, the last that starts a job: none gets what it sets"
+        )]
+    };
+    assert_eq!(told("#!/bin/sh\nsrun a\nexec 2>log\nmpirun b\n", "wait\necho done; exit 0\n"), below(5, 4));
+    assert_eq!(told("env A=1 torchrun x.py\n", ""), below(2, 1));
+    for (before, after) in [
+        ("", "srun x\n"),
+        ("srun hostname\n", "python train.py\n"),
+        ("run() { srun x; }\n", "run\n"),
+        ("while a; do\nsrun x\n", "done\n"),
+        ("echo srun\n", ""),
+    ] {
+        assert_eq!(told(before, after), Vec::<String>::new(), "{before}{after}");
+    }
 }
 
 #[test]

@@ -157,13 +157,20 @@ impl<'a> Plan<'a> {
 }
 
 /// What everything made from a profile says that was written before its run's A/B.
-pub(crate) const UNVERIFIED: &str = "NOT VERIFIED: written before the run's A/B, and speed-ups are estimates of its search; \
-                              gdrtune verify tells whether they hold";
+pub(crate) const fn unverified(engine: Engine) -> &'static str {
+    if engine.is_real() {
+        "NOT VERIFIED: written before the run's A/B, and speed-ups are estimates of its search; \
+         gdrtune verify tells whether they hold"
+    } else {
+        // There is no cluster to measure on.
+        "NOT VERIFIED: written before the run's A/B, and speed-ups are estimates of its search"
+    }
+}
 
 /// What every file made from something else than NCCL on the real nodes carries.
 pub(super) fn labels(profile: &Profile) -> Vec<&'static str> {
     let emulated = profile.run.emulated.then_some("EMULATED: several ranks stood in for nodes on one machine or GPU");
-    let unverified = profile.run.unverified.then_some(UNVERIFIED);
+    let unverified = profile.run.unverified.then_some(unverified(profile.run.engine));
     profile.run.engine.label().into_iter().chain(emulated).chain(unverified).collect()
 }
 

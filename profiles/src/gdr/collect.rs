@@ -1,7 +1,7 @@
 //! Takes lines, and keeps what they say, by process and rank. Memory is bounded by the ranks and their NICs, not by the log.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry},
     sync::Arc,
 };
 
@@ -31,6 +31,8 @@ pub(super) struct Process {
     ranks: Vec<usize>,
     /// The rank for which each thread made a communicator last.
     threads: HashMap<u32, usize>,
+    /// Whether its ranks are those of another file's process: it is the same.
+    pub(super) is_repeated: bool,
 }
 
 /// A rank of a communicator.
@@ -42,7 +44,26 @@ pub(super) struct RankLines {
     pub(super) size: Option<u32>,
     pub(super) gpu: u32,
     pub(super) bus_id: Option<u64>,
+    /// Whether it has said that it begins, and that it is complete: each once.
+    has_begun: bool,
+    is_complete: bool,
     pub(super) links: BTreeMap<LinkKey, Links>,
+}
+
+impl RankLines {
+    /// Takes in what the same rank's lines say in another place. What both tell of are the same connections.
+    fn join(&mut self, again: Self) {
+        for (key, links) in again.links {
+            match self.links.entry(key) {
+                Entry::Vacant(vacant) => drop(vacant.insert(links)),
+                Entry::Occupied(mut known) => {
+                    let known = known.get_mut();
+                    known.connections = known.connections.max(links.connections);
+                    known.channels.extend(links.channels);
+                }
+            }
+        }
+    }
 }
 
 /// What makes connections alike.
@@ -76,6 +97,8 @@ pub struct Log {
     pub(super) processes: Vec<Process>,
     by_name: HashMap<(usize, String, u32), usize>,
     pub(super) ranks: Vec<RankLines>,
+    /// How often a rank's lines were there again.
+    pub(super) repeated_ranks: u64,
     /// Lines of all, which no process wrote in its own name.
     pub(super) common: Facts,
 }
@@ -98,6 +121,7 @@ impl Log {
             processes: Vec::new(),
             by_name: HashMap::new(),
             ranks: Vec::new(),
+            repeated_ranks: 0,
             common: Facts::default(),
         }
     }
@@ -118,8 +142,33 @@ impl Log {
     }
 
     /// What was read.
-    pub fn finish(self) -> Report {
+    pub fn finish(mut self) -> Report {
+        self.join_repeated();
         report::of(&self)
+    }
+
+    /// A rank whose lines are there again, in a copy of the file or further down, is one rank.
+    fn join_repeated(&mut self) {
+        let mut places: HashMap<(u64, u32), usize> = HashMap::new();
+        let mut joined: Vec<RankLines> = Vec::with_capacity(self.ranks.len());
+        for again in std::mem::take(&mut self.ranks) {
+            // Names of parts are those of other communicators' parts, too.
+            if let (Some(CommunicatorName::Id(id)), Some(rank)) = (again.communicator, again.rank) {
+                let at = *places.entry((id, rank)).or_insert(joined.len());
+                if let Some(first) = joined.get_mut(at) {
+                    self.repeated_ranks += 1;
+                    if let Some(process) =
+                        self.processes.get_mut(again.process).filter(|_| again.process != first.process)
+                    {
+                        process.is_repeated = true;
+                    }
+                    first.join(again);
+                    continue;
+                }
+            }
+            joined.push(again);
+        }
+        self.ranks = joined;
     }
 
     fn take_plain(&mut self, line: &[u8]) {
@@ -180,14 +229,19 @@ impl Log {
             facts: Facts::default(),
             ranks: Vec::new(),
             threads: HashMap::new(),
+            is_repeated: false,
         });
         self.by_name.insert(name, at);
         Some(at)
     }
 
     fn join(&mut self, process: usize, writer: Writer<'_>, joined: &Joined) {
-        let Joined { name, rank, ranks, gpu, bus_id } = *joined;
-        let is_it = |other: &RankLines| (other.communicator, other.rank) == (Some(name), Some(rank));
+        let Joined { name, rank, ranks, gpu, bus_id, is_start } = *joined;
+        let is_part = matches!(name, CommunicatorName::Part { .. });
+        let is_it = |other: &RankLines| {
+            let has_said_so = if is_start { other.has_begun || other.is_complete } else { other.is_complete };
+            (other.communicator, other.rank) == (Some(name), Some(rank)) && (is_part || !has_said_so)
+        };
         let known = self.rank_of(process, is_it);
         let new = || RankLines {
             process,
@@ -196,9 +250,15 @@ impl Log {
             size: Some(ranks),
             gpu,
             bus_id: Some(bus_id),
+            has_begun: false,
+            is_complete: false,
             links: BTreeMap::new(),
         };
         let Some(at) = known.or_else(|| self.add(process, new())) else { return };
+        if let Some(rank) = self.ranks.get_mut(at) {
+            rank.has_begun |= is_start;
+            rank.is_complete |= !is_start;
+        }
         if let Some(process) = self.processes.get_mut(process) {
             process.threads.insert(writer.thread, at);
         }
@@ -267,8 +327,18 @@ impl Log {
         let of_thread = self.processes.get(process)?.threads.get(&writer.thread).copied();
         let of_thread = of_thread.filter(|&at| self.ranks.get(at).is_some_and(has_number));
         of_thread.or_else(|| self.rank_of(process, has_number)).or_else(|| {
-            let (communicator, size, bus_id, links) = (None, None, None, BTreeMap::new());
-            self.add(process, RankLines { process, communicator, rank, size, gpu: writer.gpu, bus_id, links })
+            let lines = RankLines {
+                process,
+                communicator: None,
+                rank,
+                size: None,
+                gpu: writer.gpu,
+                bus_id: None,
+                has_begun: false,
+                is_complete: false,
+                links: BTreeMap::new(),
+            };
+            self.add(process, lines)
         })
     }
 }

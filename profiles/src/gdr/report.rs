@@ -55,6 +55,13 @@ pub(super) fn of(log: &Log) -> Report {
         notes: Vec::new(),
     };
     report.notes = notes(&report);
+    if 0 < log.repeated_ranks {
+        let text = format!(
+            "ranks whose lines are in the logs again, which count once: {}; is it a copy of a log?",
+            log.repeated_ranks
+        );
+        report.notes.push(text);
+    }
     report
 }
 
@@ -143,12 +150,17 @@ impl Reasons {
 
 fn problems(log: &Log) -> Vec<Problem> {
     let mut found: BTreeMap<usize, Problem> = BTreeMap::new();
-    for (&at, evidence) in log.processes.iter().flat_map(|process| &process.facts.problems) {
-        let Some((id, what, fix)) = reason::problem(at) else { continue };
-        let new = || Problem { id, what, fix, evidence: evidence.clone(), processes: 0 };
-        found.entry(at).or_insert_with(new).processes += 1;
+    // The first of equal processes comes before the others.
+    for process in &log.processes {
+        for (&at, evidence) in &process.facts.problems {
+            let Some((id, what, fix)) = reason::problem(at) else { continue };
+            let new = || Problem { id, what, fix, evidence: evidence.clone(), processes: 0 };
+            found.entry(at).or_insert_with(new).processes += u64::from(!process.is_repeated);
+        }
     }
-    found.into_values().collect()
+    // Where only a copy has the line, it is of the process all the same.
+    let told = found.into_values().map(|problem| Problem { processes: problem.processes.max(1), ..problem });
+    told.collect()
 }
 
 /// What to know about the log itself.

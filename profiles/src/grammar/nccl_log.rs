@@ -117,6 +117,8 @@ pub struct Joined {
     pub gpu: u32,
     /// The GPU's PCI address as one number, as NCCL writes it.
     pub bus_id: u64,
+    /// Whether it begins; it is complete else.
+    pub is_start: bool,
 }
 
 /// Whether a GPU and an HCA may do GPU Direct RDMA with each other. From 2.29 on NCCL does not log this.
@@ -311,8 +313,10 @@ fn information(message: &str) -> Option<Fact<'_>> {
     if let Some(devices) = message.strip_prefix("NET/IB : ") {
         return verbs(devices);
     }
-    if let Some(head) = message.strip_suffix("- Init START").or_else(|| message.strip_suffix("- Init COMPLETE")) {
-        return joined(head).map(Fact::Joined);
+    for (end, is_start) in [("- Init START", true), ("- Init COMPLETE", false)] {
+        if let Some(head) = message.strip_suffix(end) {
+            return joined(head, is_start).map(Fact::Joined);
+        }
     }
     other(message)
 }
@@ -472,7 +476,7 @@ fn verbs(message: &str) -> Option<Fact<'_>> {
 
 /// `ncclCommInitRank comm 0x5 rank 0 nranks 16 cudaDev 0 nvmlDev 0 busId 1c000 commId 0x65e0`, and for a part of another
 /// communicator `parent 0x4 splitCount 1 color 0 key 3` (2.30: `childCount`) in the place of the last.
-fn joined(message: &str) -> Option<Joined> {
+fn joined(message: &str, is_start: bool) -> Option<Joined> {
     // The function's and the rank's name come before, as `[Rank 0] ncclCommInitRank`.
     let mut words = message.split_ascii_whitespace().skip_while(|word| *word != "comm");
     let (mut name, mut part, mut color) = (None, None, None);
@@ -490,7 +494,7 @@ fn joined(message: &str) -> Option<Joined> {
         }
     }
     let name = name.or_else(|| Some(CommunicatorName::Part { number: part?, color: color? }))?;
-    Some(Joined { name, rank: rank?, ranks: ranks?, gpu: gpu?, bus_id: bus_id? })
+    Some(Joined { name, rank: rank?, ranks: ranks?, gpu: gpu?, bus_id: bus_id?, is_start })
 }
 
 fn named<T: Copy>(all: &[T], text: &str, name: impl Fn(T) -> &'static str) -> Option<T> {

@@ -146,7 +146,8 @@ fn what_decides_about_direct_access_is_read() {
     let pair =
         |gpu, hca, distance, level, is_enabled| Some(Fact::Pair(PairVerdict { gpu, hca, distance, level, is_enabled }));
     let hca = |network, device, name, is_enabled| Some(Fact::HcaGdr { network, device, name, is_enabled });
-    let joined = |name| Some(Fact::Joined(Joined { name, rank: 3, ranks: 16, gpu: 1, bus_id: 0x1c000 }));
+    let joined =
+        |name, is_start| Some(Fact::Joined(Joined { name, rank: 3, ranks: 16, gpu: 1, bus_id: 0x1c000, is_start }));
     let variable = |name, value| Some(Fact::Variable { name, value });
     for (message, expected) in [
         // 2.19 (NVIDIA/nccl#1151), 2.22, 2.24, 2.28.
@@ -177,23 +178,23 @@ fn what_decides_about_direct_access_is_read() {
         // 2.19, 2.28, 2.30, and a part of another communicator.
         (
             "comm 0x55cc8aa86c70 rank 3 nranks 16 cudaDev 1 nvmlDev 1 busId 1c000 commId 0x65e0bd6ee7449db4 - Init START",
-            joined(CommunicatorName::Id(0x65e0_bd6e_e744_9db4)),
+            joined(CommunicatorName::Id(0x65e0_bd6e_e744_9db4), true),
         ),
         (
             "ncclCommInitRank comm 0x5 rank 3 nranks 16 cudaDev 1 nvmlDev 1 busId 1c000 commId 0x6 - Init COMPLETE",
-            joined(CommunicatorName::Id(6)),
+            joined(CommunicatorName::Id(6), false),
         ),
         (
             "[Rank 3] ncclCommInitRank comm 0x5 rank 3 nranks 16 cudaDev 1 nvmlDev 1 busId 1c000 commId 0x6 - Init START",
-            joined(CommunicatorName::Id(6)),
+            joined(CommunicatorName::Id(6), true),
         ),
         (
             "ncclCommSplit comm 0x5 rank 3 nranks 16 cudaDev 1 nvmlDev 1 busId 1c000 parent 0x4 splitCount 2 color -7 key 3- Init START",
-            joined(CommunicatorName::Part { number: 2, color: -7 }),
+            joined(CommunicatorName::Part { number: 2, color: -7 }, true),
         ),
         (
             "ncclCommSplit comm 0x5 rank 3 nranks 16 cudaDev 1 nvmlDev 1 busId 1c000 parent 0x4 splitCount 2 color 7 key 3 - Init COMPLETE",
-            joined(CommunicatorName::Part { number: 2, color: 7 }),
+            joined(CommunicatorName::Part { number: 2, color: 7 }, false),
         ),
         (
             "Pattern 4, crossNic 0, nChannels 2, bw 24.0/24.0, type NVL/PHB, sameChannels 1",

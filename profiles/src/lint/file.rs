@@ -1,6 +1,6 @@
 //! A file as the rules see it: its settings, its lines, and what its reader noticed.
 
-use super::{Input, Kind, dockerfile, env, kubernetes, names, nccl_conf, shell, tuner_csv};
+use super::{Input, Kind, Taken, dockerfile, env, kubernetes, names, nccl_conf, shell, tuner_csv};
 
 /// A file that was read.
 pub(super) struct LintFile<'a> {
@@ -118,10 +118,26 @@ impl Setting {
 pub(super) struct Read {
     pub(super) settings: Vec<Setting>,
     pub(super) remarks: Vec<Remark>,
+    /// What is taken out of the environment again.
+    pub(super) taken: Vec<Taken>,
     pub(super) is_dump: bool,
 }
 
 impl Read {
+    /// The text as what it is.
+    pub(super) fn of(input: Input<'_>) -> (Kind, Self) {
+        let kind = input.kind.unwrap_or_else(|| Kind::of(input.name, input.text));
+        let read = match kind {
+            Kind::Shell => shell::read(input.text),
+            Kind::NcclConf => nccl_conf::read(input.text),
+            Kind::Env => env::read(input.text),
+            Kind::Dockerfile => dockerfile::read(input.text),
+            Kind::Kubernetes => kubernetes::read(input.text),
+            Kind::TunerCsv | Kind::Other => Self::default(),
+        };
+        (kind, read)
+    }
+
     /// Keeps what is about NCCL.
     fn relevant(mut self) -> Self {
         self.settings.retain(|setting| names::is_ours(&setting.name));
@@ -135,16 +151,8 @@ impl Read {
 
 impl<'a> LintFile<'a> {
     pub(super) fn read(input: Input<'a>) -> Self {
-        let kind = input.kind.unwrap_or_else(|| Kind::of(input.name, input.text));
-        let read = match kind {
-            Kind::Shell => shell::read(input.text),
-            Kind::NcclConf => nccl_conf::read(input.text),
-            Kind::Env => env::read(input.text),
-            Kind::Dockerfile => dockerfile::read(input.text),
-            Kind::Kubernetes => kubernetes::read(input.text),
-            Kind::TunerCsv | Kind::Other => Read::default(),
-        };
-        let Read { settings, remarks, is_dump } = read.relevant();
+        let (kind, read) = Read::of(input);
+        let Read { settings, remarks, is_dump, .. } = read.relevant();
         let tuner = (kind == Kind::TunerCsv).then(|| tuner_csv::TunerFile::read(input.text));
         let lines = input.text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line)).collect();
         let first_crlf = input.text.find("\r\n").map(|at| input.text[..at].matches('\n').count() + 1);

@@ -8,7 +8,7 @@ mod lexer;
 use std::collections::BTreeSet;
 
 use super::{
-    Unrun,
+    Taken, Unrun, Which,
     file::{Noticed, Reach, Read, Setting},
 };
 use crate::grammar::is_variable_name;
@@ -29,19 +29,30 @@ pub(super) fn unrun(text: &str) -> Vec<Unrun> {
     reader.unrun.into_iter().chain(documents.into_iter().map(of_document)).collect()
 }
 
+/// The line of the last launcher, where it is above these lines and nothing below them starts a program.
+pub(super) fn last_launch_above(text: &str, (first, last): (usize, usize)) -> Option<usize> {
+    let (reader, _) = follow(text);
+    let launch = reader.programs.iter().filter(|program| program.is_launcher).map(|program| program.line).max()?;
+    // What is below a launcher in a loop is above it in the next round.
+    let is_repeated = reader.loops.iter().any(|(from, to)| (*from..=*to).contains(&first));
+    let is_last = launch < first && !reader.programs.iter().any(|program| last < program.line);
+    (is_last && !is_repeated).then_some(launch)
+}
+
 /// A script followed to its end, and its here-documents.
 fn follow(text: &str) -> (Reader, Vec<Document>) {
     let mut reader = Reader::default();
     let mut command: Vec<Word> = Vec::new();
     let mut lexer = Lexer::new(text);
-    for token in lexer.by_ref() {
+    while let Some(token) = lexer.next() {
         match token {
             Token::Word(word) => command.push(word),
             // A line break after an operator ends nothing.
             Token::Operator("\n") if command.is_empty() => {}
             Token::Operator(operator) => {
+                reader.is_aside |= matches!(operator, "|" | "&");
                 reader.command(&std::mem::take(&mut command));
-                reader.operator(operator);
+                reader.operator(operator, lexer.line());
             }
             Token::Comment { line, text } => {
                 if let Some(options) = text.strip_prefix("#SBATCH") {
@@ -72,7 +83,22 @@ struct Open {
     branch: usize,
     /// The line of the `false` whose branch this is.
     never_since: Option<usize>,
+    /// The line that it begins in.
+    line: usize,
 }
+
+/// A command that starts something, unless it is one of those that nobody sets variables of jobs for.
+#[derive(Debug, Clone, Copy)]
+struct Program {
+    line: usize,
+    is_launcher: bool,
+}
+
+/// Commands that run nothing of NCCL's.
+const QUIET: &[&str] = &[
+    "[", "[[", "cat", "cd", "date", "echo", "exit", "false", "kill", "ls", "mkdir", "mv", "popd", "printf", "pushd",
+    "return", "rm", "shift", "sleep", "tail", "test", "trap", "true", "unset", "wait",
+];
 
 #[derive(Default)]
 struct Reader {
@@ -80,9 +106,14 @@ struct Reader {
     /// Open conditions, the innermost last.
     open: Vec<Open>,
     unrun: Vec<Unrun>,
+    programs: Vec<Program>,
+    /// First and last lines of loops.
+    loops: Vec<(usize, usize)>,
     branches: usize,
     /// Whether the next command is only run where the last one succeeded, or failed.
     is_conditional: bool,
+    /// Whether the next command is a part of a pipeline, or in the background: it ends no script.
+    is_aside: bool,
     is_all_exported: bool,
     exported: BTreeSet<String>,
     launches: launch::Launches,
@@ -101,15 +132,30 @@ impl Reader {
         self.branches
     }
 
-    fn open(&mut self, what: Opened) {
+    fn open(&mut self, what: Opened, line: usize) {
         let branch = self.next_branch();
-        self.open.push(Open { what, branch, never_since: None });
+        self.open.push(Open { what, branch, never_since: None, line });
     }
 
-    fn close(&mut self, what: Opened) {
-        if self.open.last().is_some_and(|open| open.what == what) {
-            self.open.pop();
+    fn close(&mut self, what: Opened, line: usize) {
+        let Some(open) = self.open.pop_if(|open| open.what == what) else { return };
+        match what {
+            Opened::Loop => self.loops.push((open.line, line)),
+            // It has variables of its own, which end with it.
+            Opened::Subshell => {
+                let last = self.programs.iter().map(|program| program.line).max().unwrap_or(0).max(open.line);
+                let why = format!("it is in a subshell, which ends in line {line} and starts no program before");
+                if last < line {
+                    self.unrun.push(Unrun { lines: (last + 1, line), why });
+                }
+            }
+            Opened::Condition | Opened::Case | Opened::Group => {}
         }
+    }
+
+    /// Whether the command that is read now ends the script where it does so.
+    fn ends_script(&self) -> bool {
+        self.open.is_empty() && !self.is_conditional && !self.is_aside
     }
 
     /// The next branch of the innermost condition begins.
@@ -128,11 +174,12 @@ impl Reader {
         }
     }
 
-    fn operator(&mut self, operator: &str) {
+    fn operator(&mut self, operator: &str, line: usize) {
         self.is_conditional = matches!(operator, "&&" | "||");
+        self.is_aside = operator == "|";
         match operator {
-            "(" => self.open(Opened::Subshell),
-            ")" => self.close(Opened::Subshell),
+            "(" => self.open(Opened::Subshell, line),
+            ")" => self.close(Opened::Subshell, line),
             ";;" => self.branch(),
             _ => {}
         }
@@ -145,21 +192,26 @@ impl Reader {
                 self.end_of_false(first.line);
             }
             match first.plain() {
-                "if" => self.open(Opened::Condition),
-                "for" | "while" | "until" | "select" => self.open(Opened::Loop),
-                "case" => self.open(Opened::Case),
-                "{" => self.open(Opened::Group),
+                "if" => self.open(Opened::Condition, first.line),
+                "for" | "while" | "until" | "select" => self.open(Opened::Loop, first.line),
+                "case" => self.open(Opened::Case, first.line),
+                "{" => self.open(Opened::Group, first.line),
                 "then" | "elif" | "else" => self.branch(),
-                "fi" => self.close(Opened::Condition),
-                "done" => self.close(Opened::Loop),
-                "esac" => self.close(Opened::Case),
-                "}" => self.close(Opened::Group),
+                "fi" => self.close(Opened::Condition, first.line),
+                "done" => self.close(Opened::Loop, first.line),
+                "esac" => self.close(Opened::Case, first.line),
+                "}" => self.close(Opened::Group, first.line),
                 // Its name is not a command.
                 "function" => {
                     rest = after.get(1..).unwrap_or_default();
                     continue;
                 }
-                "do" | "!" | "time" | "exec" | "sudo" | "env" | "command" => {}
+                "env" => {
+                    rest = launch::env(&mut self.read, after);
+                    continue;
+                }
+                "exec" => self.exec(first, after),
+                "do" | "!" | "time" | "sudo" | "command" => {}
                 _ => break,
             }
             if matches!(first.plain(), "for" | "case" | "select") {
@@ -188,13 +240,18 @@ impl Reader {
             self.assign(word, reach);
         }
         let Some((name, arguments)) = command.split_first() else { return };
+        if !QUIET.contains(&name.base()) && !is_declaration(name.base()) {
+            self.programs.push(Program { line: name.line, is_launcher: launch::is_launcher(name.base()) });
+        }
         match name.base() {
             "export" => self.export(arguments),
             "declare" | "typeset" | "local" | "readonly" => self.declare(arguments),
             "setenv" => self.setenv(arguments),
             "set" => self.set(arguments),
             ":" => self.defaults(arguments),
-            "exit" if self.open.is_empty() && !self.is_conditional => {
+            "unset" => self.unset(arguments),
+            "exec" => self.exec(name, arguments),
+            "exit" if self.ends_script() => {
                 let why = format!("it is below the `exit` of line {}, which ends the script", name.line);
                 self.unrun.push(Unrun { lines: (name.line, usize::MAX), why });
             }
@@ -214,9 +271,40 @@ impl Reader {
         self.read.settings.push(Setting { is_constant: word.is_constant, reach, block, ..constant });
     }
 
+    /// `exec` with a program, which takes the place of the shell; without, it redirects.
+    fn exec(&mut self, exec: &Word, arguments: &[Word]) {
+        let mut words = arguments.iter().filter(|word| !word.is_redirection && !word.text.starts_with('-'));
+        if words.next().is_some() && self.ends_script() {
+            let why = format!("it is below the `exec` of line {}, which ends the script", exec.line);
+            self.unrun.push(Unrun { lines: (exec.line, usize::MAX), why });
+        }
+    }
+
+    /// `unset NAME` and `unset ${!PREFIX*}`.
+    fn unset(&mut self, arguments: &[Word]) {
+        let is_of_others = |word: &Word| word.text.starts_with('-') && word.text.contains(['f', 'n']);
+        if !arguments.iter().any(is_of_others) {
+            self.take(arguments);
+        }
+    }
+
+    /// What every program started after it does without.
+    fn take(&mut self, words: &[Word]) {
+        for word in words {
+            let prefix =
+                word.text.strip_prefix("${!").and_then(|rest| rest.strip_suffix("*}").or(rest.strip_suffix("@}")));
+            let which = match prefix {
+                Some(prefix) => Which::Prefix(prefix.to_owned()),
+                None if is_variable_name(&word.text) => Which::Name(word.text.clone()),
+                None => continue,
+            };
+            self.read.taken.push(Taken { line: word.line, is_for_command: false, which });
+        }
+    }
+
     fn export(&mut self, arguments: &[Word]) {
         if arguments.first().is_some_and(|word| word.plain() == "-n") {
-            return;
+            return self.take(arguments);
         }
         if let [name, equals, ..] = arguments
             && (equals.text.starts_with('=') || name.text.ends_with('=') && !name.text.starts_with('-'))
@@ -325,6 +413,10 @@ impl Reader {
         });
         self.read
     }
+}
+
+fn is_declaration(command: &str) -> bool {
+    matches!(command, "export" | "declare" | "typeset" | "local" | "readonly" | "setenv" | "set" | ":")
 }
 
 /// Names that are expanded somewhere: `$NAME` and `${NAME`.

@@ -5,7 +5,7 @@ use std::fmt;
 use toml::Value;
 
 use super::{ByteRange, Class, Profile, Rule, Speedup};
-use crate::{emit::UNVERIFIED, vocab::Engine};
+use crate::{emit::unverified, vocab::Engine};
 
 impl Profile {
     /// The text of the profile file. The same profile always gives the same text, and [`Profile::parse`] reads it back.
@@ -26,7 +26,7 @@ fn write_profile(out: &mut fmt::Formatter<'_>, profile: &Profile) -> fmt::Result
     let Profile { format, cluster, run, env, rule } = profile;
     writeln!(out, "# gdrtune profile: {}", kind(profile))?;
     if run.unverified {
-        writeln!(out, "# {UNVERIFIED}")?;
+        writeln!(out, "# {}", unverified(run.engine))?;
     }
     writeln!(out, "# Emit files for job scripts from it: gdrtune emit PROFILE --format sh")?;
     writeln!(out, "format = {format}")?;

@@ -31,9 +31,10 @@ pub(crate) struct TopoArgs {
     pub(crate) inventory: bool,
     /// Record this machine in a new folder, for --from and for `doctor --from`, here or elsewhere
     ///
-    /// Copied is what --inventory reads of /proc, /sys and /etc, and the output of `nvidia-smi -q -x`; no processes, mounts, serial numbers,
-    /// variables or other boot parameters. It has the host's name, addresses of HCAs (GUIDs, GIDs), /etc/nccl.conf and UUIDs of GPUs: look
-    /// before you pass it on. As root it has ACS and IOMMU groups, too.
+    /// Copied is what --inventory reads of /proc, /sys and /etc, and the output of `nvidia-smi -q -x`; no processes but gdrtune's own (its
+    /// limits, CPUs, control groups), no mounts but /dev/shm, no serial numbers, variables or other boot parameters. It has the host's name,
+    /// addresses of HCAs (GUIDs, GIDs), /etc/nccl.conf and UUIDs of GPUs: look before you pass it on. As root it has ACS and IOMMU groups,
+    /// too.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["from", "bindings", "inventory", "format", "HostArgs"])]
     pub(crate) record: Option<PathBuf>,
     /// How it is printed

@@ -39,8 +39,8 @@ pub(crate) struct VerifyArgs {
     /// Seed of the bootstrap
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Measure nothing where the last verification of these settings at this shape is no older than TIME, such as 7d or 12h; what
-    /// it found is told again, with its exit code
+    /// Measure nothing where the last verification of the same settings, shape, sizes and elements is no older than TIME, such as
+    /// 7d or 12h; what it found is told again, with its exit code
     #[arg(long, value_name = "TIME", value_parser = parse_duration_s)]
     pub(crate) if_older_than: Option<f64>,
     /// Say nothing but warnings, and the result in one line

@@ -25,16 +25,29 @@ impl Page {
 
     /// Words, broken into lines.
     pub(super) fn words(&mut self, words: &str) {
-        for line in text::wrap(words, COLUMNS) {
+        for line in wrapped(words, COLUMNS) {
             self.line(&line);
         }
     }
 
     /// Words with a label before the first line of them.
     pub(super) fn item(&mut self, label: &str, words: &str) {
-        for (index, line) in text::wrap(words, COLUMNS - LABEL - 1).iter().enumerate() {
+        self.labelled(LABEL, label, words);
+    }
+
+    /// The same with that many columns for the label.
+    pub(super) fn labelled(&mut self, columns: usize, label: &str, words: &str) {
+        for (index, line) in wrapped(words, COLUMNS - columns - 1).iter().enumerate() {
             let label = if index == 0 { label } else { "" };
-            self.line(&format!("{label:<LABEL$} {line}"));
+            self.line(&format!("{label:<columns$} {line}"));
+        }
+    }
+
+    /// Words, the first line of them outdented.
+    pub(super) fn hanging(&mut self, words: &str) {
+        for (index, line) in wrapped(words, COLUMNS - 2).iter().enumerate() {
+            let indent = if index == 0 { "" } else { "  " };
+            self.line(&format!("{indent}{line}"));
         }
     }
 
@@ -42,6 +55,12 @@ impl Page {
     pub(super) fn into_text(self) -> String {
         self.0
     }
+}
+
+/// Lines of words, as wide as they are printed.
+fn wrapped(words: &str, columns: usize) -> Vec<String> {
+    let words: Vec<String> = words.split_whitespace().map(printable).collect();
+    text::wrap(&words.join(" "), columns)
 }
 
 /// `1.12x (1.08 to 1.16)`.

@@ -1,6 +1,7 @@
 //! `gdrtune report`: a run on a page, made from its store.
 
 use std::{
+    collections::HashSet,
     fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
@@ -64,6 +65,16 @@ fn read(path: &Path) -> Result<(StoredRun, Report), Failure> {
     Ok((stored, report.ok_or_else(no_run)?))
 }
 
+/// Where a path leads, as far as its folders are there. A link as the file itself is replaced, not followed.
+fn place(path: &Path) -> PathBuf {
+    let (Some(name), Some(folder)) = (path.file_name(), path.parent()) else { return path.to_owned() };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    match fs::canonicalize(folder) {
+        Ok(folder) => folder.join(name),
+        Err(_) => place(folder).join(name),
+    }
+}
+
 /// What is to be written.
 struct Files {
     made: Vec<(PathBuf, String)>,
@@ -103,8 +114,22 @@ impl Files {
         Ok(())
     }
 
+    /// The first path that is another's too, however it is spelled. A pipe or a device takes any number of files.
+    fn twice(&self) -> Option<&Path> {
+        let mut seen = HashSet::new();
+        let paths = self.made.iter().map(|(path, _)| path.as_path());
+        paths
+            .filter(|path| !fs::metadata(path).is_ok_and(|there| !there.is_file()))
+            .find(|path| !seen.insert(place(path)))
+    }
+
     /// Writes all of it, or nothing.
     fn write(&self, existing: Existing) -> Result<(), Failure> {
+        if let Some(path) = self.twice() {
+            let text = format!("two files would be written to {}", path.display());
+            return Err(Failure::usage_text(text)
+                .with_hint("each needs a path of its own, and runs of the same id are reported one by one"));
+        }
         for (path, _) in &self.made {
             output::refuse_existing(path, existing)
                 .map_err(|error| Failure::usage(error).with_hint("name another file, or --force replaces it"))?;

@@ -13,6 +13,7 @@ use std::{
     time::SystemTime,
 };
 
+use gdrtune_profiles::diagnostic::printable;
 use gdrtune_session::{index, store};
 
 pub(crate) use self::{attach::attach, replay::replay};
@@ -20,6 +21,7 @@ use crate::{
     cli::{RunArgs, RunsArgs, RunsCommand},
     exit::{Exit, Failure},
     paths,
+    ui::text::fit,
 };
 
 pub(crate) fn runs(args: RunsArgs) -> Result<Exit, Failure> {
@@ -54,26 +56,29 @@ pub(super) fn age_of(began: SystemTime) -> Option<u64> {
 fn list() -> Result<Exit, Failure> {
     let dir = paths::runs_dir()?;
     let index::Listing { rows, unreadable, .. } = index::refresh(&dir, || true).map_err(anyhow::Error::from)?;
+    let columns = super::columns();
     let mut out = io::stdout().lock();
     if rows.is_empty() {
         writeln!(io::stderr(), "no runs in {}", dir.display())?;
     } else {
         writeln!(
             out,
-            "{:<26} {:<8} {:>6} {:>8} {:>6}  {:<14} hosts",
+            "{:<25} {:<6} {:>5} {:>6} {:>4}  {:<13} hosts",
             "run", "engine", "ranks", "trials", "ship", "end"
         )?;
     }
     for row in rows {
         let end = if row.end.is_empty() { unfinished(&store::path_of(&dir, &row.name)) } else { &row.end };
-        writeln!(
-            out,
-            "{:<26} {:<8} {:>6} {:>8} {:>6}  {end:<14} {}",
+        let line = format!(
+            "{:<25} {:<6} {:>5} {:>6} {:>4}  {end:<13} {}",
             row.run, row.engine, row.ranks, row.trials, row.shipped, row.hosts
-        )?;
+        );
+        let line = printable(&line);
+        // Hosts are last, and may be many.
+        writeln!(out, "{}", columns.map_or_else(|| line.clone(), |columns| fit(&line, columns, "...")))?;
     }
     for problem in unreadable {
-        writeln!(io::stderr(), "left out: {problem}")?;
+        super::say(&format!("left out: {problem}"));
     }
     Ok(Exit::Done)
 }

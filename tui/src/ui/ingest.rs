@@ -188,6 +188,7 @@ impl Run {
         let environment = self.environment_number(&trial.environment);
         let n_columns = [trial.requested, trial.selected].into_iter().flatten().map(|c| c.to_string().len()).max();
         let series = self.series(trial.point);
+        let has_failed = trial.result.has_failed();
         let outcome = match trial.result {
             TrialResult::Timed { time_us, slowest_us, median_us, max_us, cpu_us, busbw_gbs, iterations } => {
                 match trial.arm {
@@ -200,8 +201,9 @@ impl Run {
             }
             TrialResult::Failed { kind, detail, .. } => Outcome::Failed { kind, detail: detail.into_boxed_str() },
         };
-        // What was substituted or is not offered is about the choice; only the rest is a failure of the run.
-        if let Outcome::Failed { kind: kind @ (Failure::Wrong | Failure::Hung | Failure::Crashed), detail } = &outcome {
+        if let Outcome::Failed { kind, detail } = &outcome
+            && has_failed
+        {
             self.summary.n_failed += 1;
             let choice = trial.requested.map_or_else(|| "engine's own".to_owned(), |c| c.to_string());
             let line = format!("trial {} {choice} at {}: {}: {detail}", trial.trial, trial.point, failure_text(*kind));

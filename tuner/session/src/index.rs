@@ -75,7 +75,7 @@ pub struct Listing {
 }
 
 /// Of the tables below: an index of another version is made anew.
-const SCHEMA_VERSION: i64 = 2;
+const SCHEMA_VERSION: i64 = 3;
 
 const SCHEMA: &str = "
     DROP TABLE IF EXISTS file;

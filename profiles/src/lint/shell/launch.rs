@@ -6,6 +6,7 @@ use super::lexer::Word;
 use crate::{
     grammar::is_variable_name,
     lint::{
+        Taken, Which,
         file::{Noticed, Reach, Read, Setting},
         names,
     },
@@ -42,6 +43,69 @@ impl Launches {
                 read.remark(*line, Noticed::NotForwarded, name);
             }
         }
+    }
+}
+
+/// Whether a program starts jobs on nodes or GPUs.
+pub(super) fn is_launcher(program: &str) -> bool {
+    const LAUNCHERS: &[&str] = &[
+        "srun",
+        "mpirun",
+        "mpiexec",
+        "mpiexec.hydra",
+        "orterun",
+        "prterun",
+        "jsrun",
+        "torchrun",
+        "deepspeed",
+        "accelerate",
+    ];
+    LAUNCHERS.contains(&program)
+}
+
+/// The options of `env`, which take variables away; the words after them.
+pub(super) fn env<'w>(read: &mut Read, words: &'w [Word]) -> &'w [Word] {
+    let mut take = |line, which| read.taken.push(Taken { line, is_for_command: true, which });
+    let mut begins_empty = None;
+    let mut rest = words;
+    while let Some((word, after)) = rest.split_first() {
+        rest = after;
+        match word.text.as_str() {
+            "-" | "-i" | "--ignore-environment" => begins_empty = Some(word.line),
+            "-u" | "--unset" | "-C" | "--chdir" => {
+                let Some((value, after)) = rest.split_first() else { break };
+                rest = after;
+                if matches!(word.text.as_str(), "-u" | "--unset") {
+                    take(value.line, Which::Name(value.text.clone()));
+                }
+            }
+            "--" => break,
+            text if text.starts_with('-') => {
+                if let Some(name) = text.strip_prefix("--unset=").or_else(|| text.strip_prefix("-u")) {
+                    take(word.line, Which::Name(name.to_owned()));
+                }
+            }
+            _ => {
+                rest = &words[words.len() - after.len() - 1..];
+                break;
+            }
+        }
+    }
+    if let Some(line) = begins_empty {
+        let given = rest.iter().map_while(|word| Some(word.assignment()?.0.to_owned()));
+        take(line, Which::AllBut(given.collect()));
+    }
+    rest
+}
+
+/// What a launcher's `env` does: `srun -n 8 env NAME=VALUE program`.
+fn env_of_launched(read: &mut Read, program: &str, arguments: &[Word], block: usize) {
+    let is_env = |word: &Word| word.text == "env" || word.text.starts_with('/') && word.base() == "env";
+    let Some(at) = arguments.iter().position(is_env).filter(|_| !matches!(program, "echo" | "printf")) else { return };
+    for word in env(read, &arguments[at + 1..]) {
+        let Some((name, value)) = word.assignment() else { break };
+        let (is_constant, reach) = (word.is_constant, Reach::Command(word.line));
+        read.settings.push(Setting { is_constant, reach, block, ..Setting::exported(name, value, word.line) });
     }
 }
 
@@ -92,8 +156,21 @@ pub(super) fn read(read: &mut Read, launches: &mut Launches, program: &str, argu
     }
     if matches!(program, "srun" | "sbatch" | "salloc") {
         for (line, list, is_constant) in exports {
+            if program == "srun" && is_constant {
+                leave_out(read, line, &list);
+            }
             export(read, launches, line, &list, (is_constant, block));
         }
+    }
+    env_of_launched(read, program, arguments, block);
+}
+
+/// `srun --export` without `ALL` takes along what it names (srun(1), "--export").
+fn leave_out(read: &mut Read, line: usize, list: &str) {
+    let named: BTreeSet<String> =
+        list.split(',').map(|part| part.split('=').next().unwrap_or_default().to_owned()).collect();
+    if !named.contains("ALL") {
+        read.taken.push(Taken { line, is_for_command: true, which: Which::AllBut(named) });
     }
 }
 

@@ -12,6 +12,8 @@ pub(in crate::lint) struct Word {
     pub(in crate::lint) raw: String,
     /// Whether nothing in it is expanded.
     pub(in crate::lint) is_constant: bool,
+    /// Whether it is a part of a redirection: where to, or the number of what is redirected.
+    pub(in crate::lint) is_redirection: bool,
     /// The line that it begins in, counted from 1.
     pub(in crate::lint) line: usize,
 }
@@ -60,6 +62,8 @@ pub(super) struct Lexer<'a> {
     documents: Vec<(String, bool, usize)>,
     /// Whether the next word ends a here-document, and whether tabs are dropped there.
     document_next: Option<bool>,
+    /// Whether the next word is where something is redirected to.
+    target_next: bool,
     skipped: Vec<Document>,
 }
 
@@ -80,12 +84,25 @@ const OPERATORS: &[&str] = &[
 
 impl<'a> Lexer<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Self { text, at: 0, line: 1, documents: Vec::new(), document_next: None, skipped: Vec::new() }
+        Self {
+            text,
+            at: 0,
+            line: 1,
+            documents: Vec::new(),
+            document_next: None,
+            target_next: false,
+            skipped: Vec::new(),
+        }
     }
 
     /// The here-documents so far that end.
     pub(super) fn skipped(&self) -> &[Document] {
         &self.skipped
+    }
+
+    /// The line of what comes next, counted from 1.
+    pub(super) fn line(&self) -> usize {
+        self.line
     }
 
     fn rest(&self) -> &'a str {
@@ -155,7 +172,11 @@ impl<'a> Lexer<'a> {
             }
         }
         // A tilde is expanded at the beginning of an unquoted value only; it is kept, as nobody's value depends on it here.
-        Word { text, raw: self.text[start..self.at].to_owned(), is_constant, line }
+        let raw = self.text[start..self.at].to_owned();
+        // `2>` and `{log}>`; POSIX.1-2017, Shell Command Language, 2.7, and bash(1), "REDIRECTION".
+        let is_number = raw.bytes().all(|b| b.is_ascii_digit()) || raw.starts_with('{') && raw.ends_with('}');
+        let is_redirection = std::mem::take(&mut self.target_next) || is_number && self.rest().starts_with(['<', '>']);
+        Word { text, raw, is_constant, is_redirection, line }
     }
 
     fn until(&mut self, end: char, text: &mut String) {
@@ -272,6 +293,7 @@ impl<'a> Iterator for Lexer<'a> {
                 '\n' => {
                     self.advance();
                     self.document_next = None;
+                    self.target_next = false;
                     self.skip_documents();
                     return Some(Token::Operator("\n"));
                 }
@@ -293,8 +315,11 @@ impl<'a> Iterator for Lexer<'a> {
             if let Some(operator) = self.operator() {
                 match operator {
                     "<<" | "<<-" => self.document_next = Some(operator == "<<-"),
-                    "<" | ">" | ">>" | "<&" | ">&" | "&>" | "&>>" | "<>" | ">|" | "<<<" => {}
-                    _ => return Some(Token::Operator(operator)),
+                    "<" | ">" | ">>" | "<&" | ">&" | "&>" | "&>>" | "<>" | ">|" | "<<<" => self.target_next = true,
+                    _ => {
+                        self.target_next = false;
+                        return Some(Token::Operator(operator));
+                    }
                 }
                 continue;
             }

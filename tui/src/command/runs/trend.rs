@@ -31,8 +31,9 @@ pub(super) fn trend(args: &TrendArgs) -> Result<Exit, Failure> {
     let courses = verifications::courses(&profile, &kept.all);
     if courses.is_empty() {
         let text = format!("no verification of {} is kept in {}", args.profile.display(), dir.display());
-        return Err(Failure::new(Exit::NothingMatched, anyhow::Error::msg(text))
-            .with_hint("gdrtune verify measures, and keeps what it found"));
+        let failure = Failure::new(Exit::NothingMatched, anyhow::Error::msg(text));
+        let hint = "gdrtune verify measures, and keeps what it found";
+        return Err(if profile.run.engine.is_real() { failure.with_hint(hint) } else { failure });
     }
     let charset = if args.ascii { Charset::Ascii } else { Charset::of_environment(|name| std::env::var(name).ok()) };
     let name = args.profile.display().to_string();
@@ -207,6 +208,7 @@ mod tests {
             ranks: 32,
             nccl: Some(nccl.into()),
             pairs: 9,
+            asked: None,
             differences: Vec::new(),
             failures: Vec::new(),
             points: gains.iter().map(verified).collect(),

@@ -5,7 +5,7 @@ mod json;
 pub(super) mod text;
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Read, Write},
     path::Path,
 };
@@ -154,13 +154,22 @@ fn record(folder: &Path) -> Result<Exit, Failure> {
 /// A folder with copies of a machine's files.
 fn recorded(folder: &Path) -> Result<Seen, Failure> {
     let inventory = gdrtune_node::inventory::read_recorded(folder);
-    if inventory.topology.gpus.is_empty() && inventory.topology.hcas.is_empty() {
+    let has_devices = !inventory.topology.gpus.is_empty() || !inventory.topology.hcas.is_empty();
+    if !has_devices && !is_machine(folder, &inventory) {
         let text = format!(
             "{}: neither GPUs nor HCAs are in this folder: it needs a machine's sys/devices, sys/bus/pci, sys/class and \
-             proc/driver/nvidia, links as links (as `cp -a` and `tar` keep them)",
+             proc, links as links (as `cp -a` and `tar` keep them)",
             folder.display()
         );
         return Err(Failure::usage_text(text));
     }
     Ok(Seen::Inventory(Box::new(inventory)))
+}
+
+/// Whether a folder without GPUs and HCAs is a machine that has none, as `--record` writes it: all is there that would tell of them.
+fn is_machine(folder: &Path, inventory: &Inventory) -> bool {
+    // Copies that follow links have folders there, of which nobody knows what they are plugged into.
+    let has_links = fs::read_dir(folder.join("sys/bus/pci/devices"))
+        .is_ok_and(|devices| devices.flatten().all(|device| device.path().is_symlink()));
+    has_links && !inventory.hostname.is_empty() && folder.join("sys/devices").is_dir()
 }

@@ -18,7 +18,7 @@ use gdrtune_session::{
     recheck::{self, Recheck, RecheckError, RecheckPlan},
     run::began_at,
     store,
-    verifications::{self, SCHEMA_VERSION, Verification, VerifiedPoint},
+    verifications::{self, Asked, SCHEMA_VERSION, Verification, VerifiedPoint},
 };
 use gdrtune_tuner::{
     bench::{BenchError, Cancel},
@@ -58,10 +58,24 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     let points = recheck::affected(&profile, nodes, ranks, &all_points);
     if points.is_empty() {
         let text = format!("{} changes nothing at these sizes: it keeps the defaults there", args.profile.display());
-        return Err(Failure::usage_text(text).with_hint("choose others with --collectives and --sizes"));
+        let failure = Failure::usage_text(text);
+        // Where nothing is set, there are no others.
+        let sets_nothing = profile.env.is_empty() && profile.rule.is_empty();
+        return Err(if sets_nothing {
+            failure
+        } else {
+            failure.with_hint("choose others with --collectives and --sizes")
+        });
     }
+    let asked = Asked {
+        points: points.iter().copied().collect(),
+        data_type: measure.sizes.data_type,
+        emulated: args.nccl.emulate_nodes,
+        graph: args.nccl.calls.graph,
+        register_buffers: args.nccl.calls.register_buffers,
+    };
     if let Some(limit_s) = args.if_older_than
-        && let Some(exit) = recent(args, &profile, (nodes, ranks), limit_s)?
+        && let Some(exit) = recent(args, &profile, &asked, (nodes, ranks), limit_s)?
     {
         return Ok(exit);
     }
@@ -71,12 +85,12 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     let measured =
         super::with_bench(&cluster, &plan.points, pace, |bench, present| measure_again(args, &plan, bench, present))??;
     for failure in &measured.result.failures {
-        writeln!(io::stderr(), "gdrtune: warning: {failure}")?;
+        super::say(&format!("warning: {failure}"));
     }
     if let Some(broken) = &measured.result.broken {
         return Err(Failure::new(Exit::TrialsFailed, anyhow::anyhow!("{broken}")));
     }
-    keep(&profile, &measured.verification(&profile, id, (nodes, ranks)));
+    keep(&profile, &measured.verification(&profile, id, asked, (nodes, ranks)));
     report::print(args, &profile, ranks, &measured)?;
     Ok(match measured.result.failures.is_empty() {
         _ if measured.result.has_regression() => Exit::Regression,
@@ -151,7 +165,7 @@ fn difference_words(Difference { what, from, to }: &Difference) -> String {
 }
 
 impl Measured {
-    fn verification(&self, profile: &Profile, id: String, (nodes, ranks): (u32, u32)) -> Verification {
+    fn verification(&self, profile: &Profile, id: String, asked: Asked, (nodes, ranks): (u32, u32)) -> Verification {
         let verified = |point: &PointVerdict| {
             Some(VerifiedPoint {
                 point: point.point,
@@ -171,6 +185,7 @@ impl Measured {
             ranks,
             nccl: self.nccl.clone(),
             pairs: self.result.pairs,
+            asked: Some(asked),
             differences: self.differences.iter().map(difference_words).collect(),
             failures: self.result.failures.clone(),
             points: self.result.points.iter().filter_map(verified).collect(),
@@ -198,15 +213,17 @@ fn keep(profile: &Profile, verification: &Verification) {
     }
 }
 
-/// The last verification at this shape, where it is no older than `limit_s`: it is told again, and so is its exit code.
+/// The last verification of what is `asked` at this shape, where it is no older than `limit_s`: it is told again, and so is its
+/// exit code.
 fn recent(
     args: &VerifyArgs,
     profile: &Profile,
-    (nodes, ranks): (u32, u32),
+    asked: &Asked,
+    shape: (u32, u32),
     limit_s: f64,
 ) -> Result<Option<Exit>, Failure> {
     let kept = verifications::kept(&paths::verifications_dir()?, profile).map_err(anyhow::Error::from)?;
-    let Some(last) = kept.all.iter().rev().find(|one| (one.nodes, one.ranks) == (nodes, ranks)) else {
+    let Some(last) = kept.all.iter().rev().find(|one| one.answers(asked, shape, args.pairs)) else {
         return Ok(None);
     };
     // One of a time that is yet to come is none to rely on.

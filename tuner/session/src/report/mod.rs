@@ -15,6 +15,7 @@ mod svg;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::page::shape_words;
 use self::{
     block::{Block, Page},
     seen::Seen,

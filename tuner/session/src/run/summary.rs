@@ -11,7 +11,10 @@ use gdrtune_profiles::{
 use gdrtune_tuner::verdict::Loss;
 
 use super::{Shape, course::ONLY_RULES};
-use crate::event::{Decision, Knob};
+use crate::{
+    event::{Decision, Knob},
+    report::shape_words,
+};
 
 /// What the A/B says of one point.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,11 +100,9 @@ impl Summary<'_> {
                 out,
                 "**Not verified**: this was written before the run's A/B. Speed-ups are estimates of its search, which flatter."
             )?;
-            writeln!(
-                out,
-                "`gdrtune runs resume {}` goes on with a run that was ended; `gdrtune verify profile.toml` measures what is here.",
-                run.id
-            )?;
+            let verify =
+                if run.engine.is_real() { "; `gdrtune verify profile.toml` measures what is here" } else { "" };
+            writeln!(out, "`gdrtune runs resume {}` goes on with a run that was ended{verify}.", run.id)?;
         }
         run.notes.iter().try_for_each(|note| writeln!(out, "**Note:** {note}."))?;
         let baseline = match run.baseline {
@@ -116,7 +117,8 @@ impl Summary<'_> {
             writeln!(out, "Of several shapes {ONLY_RULES}.\n")?;
         } else {
             let Cluster { nodes, ranks, .. } = cluster;
-            writeln!(out, "{nodes} nodes, {ranks} ranks, {trials} trials in the search; default arm: {baseline}.\n")?;
+            let place = shape_words(*nodes, *ranks);
+            writeln!(out, "{place}, {trials} trials in the search; default arm: {baseline}.\n")?;
             writeln!(out, "## Settings\n")?;
             self.settings(out, &self.profile.rule)?;
         }
@@ -154,7 +156,7 @@ impl Summary<'_> {
     /// Begins a shape's section with its rules.
     fn rules_of(&self, shape: &ShapeSummary<'_>, out: &mut String) -> std::fmt::Result {
         let ShapeSummary { shape, nodes, ranks, .. } = shape;
-        writeln!(out, "## Shape {shape}: {nodes} nodes, {ranks} ranks\n")?;
+        writeln!(out, "## Shape {shape}: {}\n", shape_words(*nodes, *ranks))?;
         let is_of_shape = |rule: &&Rule| (rule.nodes, rule.ranks) == (*nodes, *ranks);
         let mut rules = self.profile.rule.iter().filter(is_of_shape).peekable();
         if rules.peek().is_none() {

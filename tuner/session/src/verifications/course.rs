@@ -16,7 +16,7 @@ const MAX_P: f64 = 0.05;
 
 /// Pairs of processes below which no interval is one to rely on: with fewer, not even complete separation makes a verdict sure
 /// (1 - 2^-n is below 0.95).
-const MIN_PAIRS: u32 = 5;
+pub const MIN_PAIRS: u32 = 5;
 
 /// What a change must exceed to matter, as a verdict's gain.
 pub const MIN_GAIN: f64 = 0.02;
@@ -69,7 +69,7 @@ pub struct Course<'a> {
     pub of: Of<'a>,
     /// Nodes, and ranks over all of them.
     pub shape: (u32, u32),
-    /// Its sizes: those of the newest verification that has any.
+    /// Its sizes: those that most verifications had, so that one of a few sizes changes no course; of equally many, the newest's.
     pub sizes: Vec<u64>,
     /// Verifications that have all of these, in the order of time.
     pub steps: Vec<Step<'a>>,
@@ -95,8 +95,13 @@ fn course<'a>(profile: &Profile, of: Of<'a>, shape: (u32, u32), all: &'a [Verifi
     let points = |one: &'a Verification| -> Vec<&'a VerifiedPoint> {
         one.points.iter().filter(|verified| belongs(profile, of, shape, verified.point)).collect()
     };
-    let newest = of_shape().rev().map(points).find(|points| !points.is_empty())?;
-    let sizes: Vec<u64> = newest.iter().map(|verified| verified.point.bytes).collect();
+    let measured: Vec<Vec<u64>> = of_shape()
+        .map(|one| points(one).iter().map(|verified| verified.point.bytes).collect())
+        .filter(|sizes: &Vec<u64>| !sizes.is_empty())
+        .collect();
+    let times = |sizes: &Vec<u64>| measured.iter().filter(|other| *other == sizes).count();
+    // Of equals, the last.
+    let sizes = measured.iter().max_by_key(|sizes| times(sizes))?.clone();
     let step = |one: &'a Verification| {
         let points = points(one);
         let at = |bytes: &u64| {
@@ -107,8 +112,7 @@ fn course<'a>(profile: &Profile, of: Of<'a>, shape: (u32, u32), all: &'a [Verifi
         Some(Step { verification: one, median: mean(|s| s.median)?, low: mean(|s| s.low)?, high: mean(|s| s.high)? })
     };
     let steps: Vec<Step<'a>> = of_shape().filter_map(step).collect();
-    let with_any = of_shape().filter(|one| !points(one).is_empty()).count();
-    let (left_out, drift) = (with_any - steps.len(), drift(&steps));
+    let (left_out, drift) = (measured.len() - steps.len(), drift(&steps));
     Some(Course { of, shape, sizes, steps, left_out, drift })
 }
 

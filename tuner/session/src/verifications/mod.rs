@@ -8,6 +8,7 @@ mod course;
 mod tests;
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
@@ -15,11 +16,11 @@ use std::{
 
 use gdrtune_profiles::{
     profile::{Profile, Speedup},
-    vocab::{Engine, Point},
+    vocab::{DataType, Engine, Point},
 };
 use serde::{Deserialize, Serialize};
 
-pub use self::course::{Course, Drift, MIN_GAIN, Of, Step, courses};
+pub use self::course::{Course, Drift, MIN_GAIN, MIN_PAIRS, Of, Step, courses};
 use crate::{
     event::Decision,
     output::{self, OutputError},
@@ -54,6 +55,9 @@ pub struct Verification {
     pub nccl: Option<String>,
     /// Pairs of process sets.
     pub pairs: u32,
+    /// What was to be measured; unknown of those that older versions kept.
+    #[serde(default)]
+    pub asked: Option<Asked>,
     /// What was otherwise than where the profile was measured, in sentences.
     #[serde(default)]
     pub differences: Vec<String>,
@@ -62,6 +66,21 @@ pub struct Verification {
     pub failures: Vec<String>,
     /// Points with a result.
     pub points: Vec<VerifiedPoint>,
+}
+
+/// What a verification was asked for: of something else it says nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// Points, with a result or not.
+    pub points: BTreeSet<Point>,
+    /// Type of the elements.
+    pub data_type: DataType,
+    /// Whether every rank posed as a node of its own.
+    pub emulated: bool,
+    /// Whether calls were captured into CUDA graphs.
+    pub graph: bool,
+    /// Whether buffers were registered.
+    pub register_buffers: bool,
 }
 
 /// One point of it.
@@ -83,6 +102,11 @@ impl Verification {
     /// Whether some point is clearly slower with the profile.
     pub fn has_regression(&self) -> bool {
         self.points.iter().any(|point| point.decision == Decision::Regression)
+    }
+
+    /// Whether it answers for what is `asked` at this shape, with that many pairs or as many as make a verdict sure.
+    pub fn answers(&self, asked: &Asked, shape: (u32, u32), pairs: u32) -> bool {
+        (self.nodes, self.ranks) == shape && self.asked.as_ref() == Some(asked) && pairs.min(MIN_PAIRS) <= self.pairs
     }
 
     /// A new id.

@@ -25,6 +25,7 @@ fn verification(day: u32, points: &[(u64, f64)]) -> Verification {
         ranks: 32,
         nccl: None,
         pairs: 9,
+        asked: None,
         differences: Vec::new(),
         failures: Vec::new(),
         points: points.iter().map(verified).collect(),
@@ -58,6 +59,38 @@ fn an_older_or_newer_file_still_reads() {
     let text = r#"{"schema_version":1,"id":"i","run":"r","engine":"native","hosts":"a","nodes":1,"ranks":2,"pairs":9,"points":[],"new":1}"#;
     let read: Verification = serde_json::from_str(text).unwrap();
     assert_eq!((read.ranks, read.failures.len()), (2, 0));
+}
+
+#[test]
+fn a_verification_answers_for_what_it_was_asked_alone() {
+    let point = |collective, bytes| Point { collective, bytes };
+    let points = [point(Collective::AllReduce, 1024), point(Collective::Broadcast, 4096)];
+    let asked = Asked {
+        points: points.into(),
+        data_type: DataType::F32,
+        emulated: false,
+        graph: false,
+        register_buffers: false,
+    };
+    let mut kept = verification(1, &[(1024, 1.1)]);
+    assert!(!kept.answers(&asked, (4, 32), 9), "kept by an older version");
+    kept.asked = Some(asked.clone());
+    let read: Verification = serde_json::from_str(&serde_json::to_string(&kept).unwrap()).unwrap();
+    assert!(read.answers(&asked, (4, 32), 9));
+    let fewer = Asked { points: points[..1].iter().copied().collect(), ..asked.clone() };
+    let others = [
+        fewer,
+        Asked { data_type: DataType::F16, ..asked.clone() },
+        Asked { graph: true, ..asked.clone() },
+        Asked { register_buffers: true, ..asked.clone() },
+        Asked { emulated: true, ..asked.clone() },
+    ];
+    assert!(others.iter().all(|other| !read.answers(other, (4, 32), 9)));
+    assert!(!read.answers(&asked, (2, 32), 9));
+    kept.pairs = 3;
+    assert!(kept.answers(&asked, (4, 32), 3) && !kept.answers(&asked, (4, 32), 9), "three pairs prove nothing");
+    kept.pairs = 7;
+    assert!(kept.answers(&asked, (4, 32), 9), "two pairs failed");
 }
 
 #[test]
@@ -110,4 +143,14 @@ fn a_course_is_of_the_same_sizes_throughout() {
     assert_eq!(shown, [(vec![1024, 4096], 2, 1), (vec![1 << 20], 1, 0)]);
     assert!(matches!((courses[0].of, courses[1].of), (Of::Rule(0, _), Of::Uncovered(Collective::AllReduce))));
     assert!((courses[0].steps[0].median - (1.3f64 * 1.2).sqrt()).abs() < 1e-9);
+}
+
+#[test]
+fn a_verification_of_a_few_sizes_changes_no_course() {
+    let profile = profile();
+    let full = |day, gain| verification(day, &[(1024, gain), (4096, gain)]);
+    let all = [full(1, 1.2), full(2, 1.2), verification(3, &[(4096, 0.7)])];
+    let courses = courses(&profile, &all);
+    assert_eq!((courses[0].sizes.as_slice(), courses[0].left_out), (&[1024, 4096][..], 1));
+    assert_eq!(courses[0].drift, Drift::Steady);
 }

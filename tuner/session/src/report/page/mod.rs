@@ -55,7 +55,7 @@ fn of_shapes(seen: &Seen, of: impl Fn(&ShapeSeen) -> Vec<Block>) -> Vec<Block> {
     blocks
 }
 
-fn shape_words(nodes: u32, ranks: u32) -> String {
+pub(crate) fn shape_words(nodes: u32, ranks: u32) -> String {
     format!("{}, {}", count(u64::from(nodes), "node"), count(u64::from(ranks), "rank"))
 }
 

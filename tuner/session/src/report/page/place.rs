@@ -99,7 +99,8 @@ fn nodes(seen: &Seen) -> Vec<Block> {
     }
     let mut blocks = Vec::new();
     if !kinds.is_empty() {
-        let columns = ["nodes", "GPUs", "HCAs", "networks", "CPUs", "memory", "driver", "kernel"].map(Column::Words);
+        let columns =
+            ["nodes", "GPUs", "HCAs", "networks", "CPUs", "memory, at least", "driver", "kernel"].map(Column::Words);
         let rows = kinds.iter().take(MAX_ROWS).map(|(facts, names)| node_row(facts, names));
         let caption =
             format!("Nodes: {} of {}", count(kinds.len() as u64, "kind"), count(seen.hosts.len() as u64, "node"));

@@ -33,10 +33,13 @@ fn command(seen: &Seen) -> Vec<Block> {
     }
     facts.push(("Seed", started.seed.to_string().into()));
     facts.push(("gdrtune", started.tool.clone().into()));
-    facts.push((
-        "Again, in another run",
-        Text::code("gdrtune verify profile.toml").then(" measures what ships against the defaults"),
-    ));
+    // Of what was not measured on a cluster, there is nothing to measure again.
+    if started.engine.is_real() {
+        facts.push((
+            "Again, in another run",
+            Text::code("gdrtune verify profile.toml").then(" measures what ships against the defaults"),
+        ));
+    }
     facts.push(("As it went", Text::code(format!("gdrtune replay {}", started.run))));
     blocks.push(Block::Facts(facts));
     blocks.push(Block::paragraph(

@@ -86,7 +86,10 @@ fn figures(seen: &Seen) -> Vec<(&'static str, Text)> {
     let mut figures: Vec<_> = seen.profile.iter().map(ships).collect();
     let (all, faster) = (judged(seen).count(), judged(seen).filter(|(_, verdict)| verdict.decision == Decision::Ship));
     if 0 < all {
-        figures.push(("Faster for sure", format!("at {} of {all} points", faster.count()).into()));
+        figures.push((
+            "Faster for sure",
+            format!("at {} of {} in the A/B", faster.count(), count(all as u64, "point")).into(),
+        ));
         let sure = judged(seen).filter(|(_, verdict)| verdict.decision == Decision::Ship);
         if let Some((point, best)) = sure.max_by(|a, b| a.1.speedup.median.total_cmp(&b.1.speedup.median)) {
             let gain = format!("{} ({}) at {point}", factor(best.speedup.median), interval(&best.speedup));

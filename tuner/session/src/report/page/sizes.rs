@@ -3,7 +3,7 @@
 use gdrtune_profiles::{
     profile::Profile,
     size::Size,
-    vocab::{Collective, Point},
+    vocab::{Collective, Engine, Point},
 };
 use gdrtune_tuner::stats::{median, relative_spread};
 
@@ -23,12 +23,19 @@ const LEAST_SAMPLES: usize = 4;
 pub(super) fn blocks(seen: &Seen) -> Vec<Block> {
     let has_verdicts = seen.shapes.iter().flat_map(|shape| shape.points.values()).any(|point| point.verdict.is_some());
     let about = if has_verdicts {
-        "Both arms were measured interleaved, each in fresh processes that read the emitted files. The interval covers 90 %; \
-         P(faster) is the bootstrap probability, over processes, that the ratio of medians exceeds 1. A rule is judged over all its \
+        "The interval covers 90 %; P(faster) is the bootstrap probability, over processes, that the ratio of medians exceeds 1. A rule is judged over all its \
          sizes, so one without a sure gain of its own may lie in its range. In plots, bars are the interval of the gain, at the default's \
          median. Where there is no tuned value, the size was not in the A/B and runs as without the profile."
     } else {
         "There was no A/B: tuned values are the best that the search measured, which flatters what it chose, since it is the best of many."
+    };
+    let arms = match seen.started.engine {
+        _ if !has_verdicts => "",
+        Engine::Nccl | Engine::Native => {
+            "Both arms were measured interleaved, each in fresh processes that read the emitted files. "
+        }
+        Engine::Sim => "Both arms ran interleaved on the simulated cluster, each in simulated processes of its own. ",
+        Engine::Replay => "Both arms were drawn interleaved from the recorded grid: no process was started. ",
     };
     let shapes = of_shapes(seen, |shape| of_shape(seen, shape));
     if shapes.is_empty() {
@@ -36,7 +43,8 @@ pub(super) fn blocks(seen: &Seen) -> Vec<Block> {
     }
     let spread = "The default's spread is the distance between the quartiles of all its times over their median: what the noise is, and the \
                   drift of a whole run.";
-    let heading = [Block::heading(2, "Default against tuned, by size"), Block::paragraph(format!("{about} {spread}"))];
+    let heading =
+        [Block::heading(2, "Default against tuned, by size"), Block::paragraph(format!("{arms}{about} {spread}"))];
     heading.into_iter().chain(shapes).collect()
 }
 
