@@ -34,22 +34,19 @@ pub(super) fn table(explained: &Explained<'_>, collective: Collective, page: &mu
     for stretch in stretches {
         let before = format!("  {:<sizes$}  ", stretch.bytes);
         let choice = choice_words(explained, stretch);
-        match stretch.rule {
-            Some((_, rule)) => {
-                let speedup = interval(&rule.speedup);
-                let numbers = format!("{:>11.1}{:>9.1}  {speedup}", rule.default_us, rule.tuned_us);
-                row(&format!("{before}{choice:<choices$}"), &numbers, page);
-            }
-            // Its words take the room of the numbers.
-            None => {
-                let kept = kept(explained, collective, stretch);
-                let before = format!("{before}{choice}  ");
-                let room = COLUMNS.saturating_sub(width(&before)).max(1);
-                for (number, line) in wrap(&kept, room).iter().enumerate() {
-                    let before = if number == 0 { before.as_str() } else { "" };
-                    page.line(&format!("{before:<indent$}{line}", indent = COLUMNS - room));
-                }
-            }
+        if let Some((_, rule)) = stretch.rule {
+            let speedup = interval(&rule.speedup);
+            let numbers = format!("{:>11.1}{:>9.1}  {speedup}", rule.default_us, rule.tuned_us);
+            row(&format!("{before}{choice:<choices$}"), &numbers, page);
+            continue;
+        }
+        // Its words take the room of the numbers.
+        let kept = kept(explained, collective, stretch);
+        let before = format!("{before}{choice}  ");
+        let room = COLUMNS.saturating_sub(width(&before)).max(1);
+        for (number, line) in wrap(&kept, room).iter().enumerate() {
+            let before = if number == 0 { before.as_str() } else { "" };
+            page.line(&format!("{before:<indent$}{line}", indent = COLUMNS - room));
         }
     }
     page.line("");
