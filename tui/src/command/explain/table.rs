@@ -41,10 +41,9 @@ pub(super) fn table(explained: &Explained<'_>, collective: Collective, page: &mu
             continue;
         }
         // Its words take the room of the numbers.
-        let kept = kept(explained, collective, stretch);
         let before = format!("{before}{choice}  ");
         let room = COLUMNS.saturating_sub(width(&before)).max(1);
-        for (number, line) in wrap(&kept, room).iter().enumerate() {
+        for (number, line) in wrap(&kept(explained, collective, stretch), room).iter().enumerate() {
             let before = if number == 0 { before.as_str() } else { "" };
             page.line(&format!("{before:<indent$}{line}", indent = COLUMNS - room));
         }
