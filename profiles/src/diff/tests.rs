@@ -63,7 +63,7 @@ fn rules_are_split_where_they_differ_and_only_there() {
             vec![rule(k4, Some(k64), 1)],
             vec![rule(k16, None, 1)],
             vec![
-                "- allreduce 4K to 16383 on 4 nodes, 32 ranks: ring/ll/1",
+                "- allreduce 4K to below 16K on 4 nodes, 32 ranks: ring/ll/1",
                 "+ allreduce above 64K on 4 nodes, 32 ranks: ring/ll/1",
             ],
         ),
