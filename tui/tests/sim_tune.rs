@@ -167,8 +167,13 @@ fn a_report_is_made_from_the_store_alone_and_is_the_same_each_time() {
         assert!(!["new.html", "folder", "none"].iter().any(|made| run.home.path().join(made).exists()), "{args:?}");
     }
     let store = run.store();
-    let several = run.ask(&["report", "last", store.to_str().unwrap(), "--html", "all", "--svg", "all"]);
+    let twice = output(gdrtune(run.home.path()).args(["report", "last"]).arg(&store).args(["--html", "all"]));
+    assert_eq!(twice.status.code(), Some(2), "one would replace the other");
+    assert!(stderr(&twice).contains("two files would be written to all/"), "{}", stderr(&twice));
+    fs::write(run.home.path().join("other.jsonl"), fs::read_to_string(&store).unwrap().replace(&id, "other")).unwrap();
+    let several = run.ask(&["report", "last", "other.jsonl", "--html", "all", "--svg", "all"]);
     assert_eq!((several, made(&format!("all/{id}.html"))), (String::new(), html), "of several, a folder");
+    assert!(made("all/other.html").contains("other"));
     assert!(made(&format!("all/{id}/allreduce-busbw.svg")).contains("</svg>"));
 }
 
