@@ -150,6 +150,13 @@ fn a_report_is_made_from_the_store_alone_and_is_the_same_each_time() {
     for plot in ["busbw", "latency", "speedup", "choices"] {
         assert!(made(&format!("plots/allreduce-{plot}.svg")).starts_with("<svg xmlns="), "{plot}");
     }
+    fs::write(run.home.path().join("d.json"), output(gdrtune(run.home.path()).args(["doctor", "--json"])).stdout)
+        .unwrap();
+    let diagnosed = run.ask(&["report", "last", "--doctor", "d.json"]);
+    assert!(diagnosed.contains(" SKIP, as doctor said of its hosts, at another time than the run."), "{diagnosed}");
+    let no_diagnosis = output(gdrtune(run.home.path()).args(["report", "last", "--doctor", "r.json"]));
+    assert_eq!(no_diagnosis.status.code(), Some(2));
+    assert!(stderr(&no_diagnosis).contains("r.json is not what `gdrtune doctor --json` prints"));
     let refused = output(gdrtune(run.home.path()).args(["report", "last", "--html", "new.html", "--csv", "r.csv"]));
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("r.csv is there already") && !run.home.path().join("new.html").exists());

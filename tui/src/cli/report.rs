@@ -28,6 +28,9 @@ pub(crate) struct ReportArgs {
     /// File for the median times in the columns of nccl-tests: a table for each collective, of the default and of what was tuned
     #[arg(long, value_name = "FILE")]
     pub(crate) nccl_tests: Option<PathBuf>,
+    /// What `gdrtune doctor --json` printed of the run's hosts, for the report's section on it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) doctor: Option<PathBuf>,
     /// Replace files that are there already
     #[arg(long)]
     pub(crate) force: bool,

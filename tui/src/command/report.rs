@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use gdrtune_session::{
     export,
     output::{self, Existing, OutputDir, OutputError},
-    report::{HTML_FILE, MARKDOWN_FILE, Report},
+    report::{Diagnosis, HTML_FILE, MARKDOWN_FILE, Report},
     store::{self, StoredRun},
 };
 
@@ -29,10 +29,15 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Failure> {
     let mut files = Files { made: Vec::new(), are_several: args.runs.len() > 1 };
     let is_asked = [&args.html, &args.markdown, &args.svg, &args.csv, &args.json, &args.nccl_tests];
     let to_stdout = is_asked.iter().all(|file| file.is_none());
+    let diagnosis = args.doctor.as_deref().map(diagnosis).transpose()?;
     // Everything is made before anything is written.
     for run in &args.runs {
         let path = store::find_run(&dir, run).map_err(Failure::usage)?;
         let (stored, report) = read(&path)?;
+        let report = match &diagnosis {
+            Some(diagnosis) => report.with_doctor(diagnosis.clone()),
+            None => report,
+        };
         if super::runs::unfinished(&path) == "running" {
             let at = stored.records.last().map_or(0, |record| record.seq + 1);
             super::say(&format!("run {} is going on: the report is of its first {at} records", report.run()));
@@ -55,6 +60,15 @@ pub(super) fn write_beside(out: &OutputDir, store: &Path) -> anyhow::Result<Vec<
     let texts = [report.html(), report.markdown()];
     let files: Vec<(String, String)> = FILES.map(str::to_owned).into_iter().zip(texts).collect();
     Ok(out.write_all(&files)?)
+}
+
+/// What doctor printed into a file.
+fn diagnosis(path: &Path) -> Result<Diagnosis, Failure> {
+    let name = path.display();
+    let text = fs::read_to_string(path).with_context(|| format!("read {name}")).map_err(Failure::usage)?;
+    serde_json::from_str(&text)
+        .with_context(|| format!("{name} is not what `gdrtune doctor --json` prints"))
+        .map_err(Failure::usage)
 }
 
 fn read(path: &Path) -> Result<(StoredRun, Report), Failure> {

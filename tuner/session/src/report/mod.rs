@@ -4,6 +4,7 @@
 //! What a report says is in `page`, and what it looks like in the writers beside it, each of which escapes all that it writes.
 
 mod block;
+mod diagnosis;
 mod heat;
 mod html;
 mod markdown;
@@ -15,6 +16,7 @@ mod svg;
 #[cfg(test)]
 mod tests;
 
+pub use self::diagnosis::Diagnosis;
 pub(crate) use self::page::shape_words;
 use self::{
     block::{Block, Page},
@@ -47,6 +49,13 @@ impl Report {
         let seen = Seen::of(records)?;
         let page = page::page(&seen);
         Some(Self { seen, page })
+    }
+
+    /// The same with what doctor said of the run's hosts.
+    #[must_use]
+    pub fn with_doctor(mut self, diagnosis: Diagnosis) -> Self {
+        self.seen.doctor = Some(diagnosis);
+        Self { page: page::page(&self.seen), ..self }
     }
 
     /// Run id.

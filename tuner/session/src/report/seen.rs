@@ -11,6 +11,7 @@ use gdrtune_profiles::{
     vocab::{Algorithm, Choice, Collective, Engine, Environment, Point, Protocol},
 };
 
+use super::diagnosis::Diagnosis;
 use crate::event::{
     Arm, Decision, EngineFacts, Event, FactsOf, Failure, Invocation, Knob, LeftOut, Level, NodeFacts, NodeState,
     Record, RunEnd, Trial, TrialResult,
@@ -204,6 +205,8 @@ pub(super) struct Seen {
     pub(super) logs: Vec<Logged>,
     /// Whether there were more.
     pub(super) is_log_cut: bool,
+    /// What `gdrtune doctor` said of the hosts, where the user has it.
+    pub(super) doctor: Option<Diagnosis>,
     pub(super) profile: Option<Profile>,
     /// What was tried and does not ship.
     pub(super) rejected: Vec<String>,
@@ -263,6 +266,7 @@ impl Seen {
             wishes: Vec::new(),
             logs: Vec::new(),
             is_log_cut: false,
+            doctor: None,
             profile: None,
             rejected: Vec::new(),
             written: Vec::new(),

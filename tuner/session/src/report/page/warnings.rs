@@ -7,6 +7,7 @@ use crate::{
     event::Decision,
     report::{
         block::{Block, Text, shortened},
+        diagnosis::{Counts, Diagnosis, Found},
         seen::{Logged, Seen},
     },
 };
@@ -23,8 +24,35 @@ pub(super) fn blocks(seen: &Seen) -> Vec<Block> {
         Block::List(lines)
     });
     blocks.push(Block::heading(2, "Doctor findings"));
-    blocks.push(Block::Paragraph(doctor(seen)));
+    match &seen.doctor {
+        Some(diagnosis) => blocks.extend(diagnosed(diagnosis)),
+        None => blocks.push(Block::Paragraph(doctor(seen))),
+    }
     blocks
+}
+
+/// What doctor said, at its own time.
+fn diagnosed(diagnosis: &Diagnosis) -> Vec<Block> {
+    let Counts { fail, warn, pass, skip } = diagnosis.counts;
+    let text = format!(
+        "{fail} FAIL, {warn} WARN, {pass} PASS and {skip} SKIP, as doctor said of its hosts, at another time than the run."
+    );
+    let troubles: Vec<Text> = diagnosis.troubles().take(MAX_LINES).map(trouble).collect();
+    let list = (!troubles.is_empty()).then_some(Block::List(troubles));
+    std::iter::once(Block::paragraph(text)).chain(list).collect()
+}
+
+fn trouble(found: &Found) -> Text {
+    let text = Text::strong(found.status.clone())
+        .then(" ")
+        .then(Text::code(found.id.clone()))
+        .then(" on ")
+        .then(Text::code(shortened(&fold(&found.hosts), MAX_TEXT)))
+        .then(format!(": {}", shortened(&found.evidence, 2 * MAX_TEXT)));
+    match &found.fix {
+        Some(fix) => text.then(format!("; fix: {}", shortened(fix, 2 * MAX_TEXT))),
+        None => text,
+    }
 }
 
 fn lines(seen: &Seen) -> Vec<Text> {
@@ -68,6 +96,8 @@ fn doctor(seen: &Seen) -> Text {
     // A part of the names would be other hosts.
     let hosts = if MAX_TEXT < hosts.len() { "HOSTS".into() } else { shell_words::quote(hosts) };
     Text::from("The run's record has none, since a run measures and does not look for causes. ")
-        .then(Text::code(format!("gdrtune doctor -w {hosts}")))
-        .then(" looks for what is wrong with these hosts and the way between them, and changes nothing.")
+        .then(Text::code(format!("gdrtune doctor -w {hosts} --json")))
+        .then(" looks for what is wrong with these hosts and the way between them, and changes nothing; ")
+        .then(Text::code("gdrtune report --doctor FILE"))
+        .then(" puts what it printed here.")
 }
