@@ -7,14 +7,17 @@ use std::{
 
 use gdrtune_profiles::{
     bindings::ceilings::Ceilings,
-    profile::{Profile, Speedup},
+    profile::Profile,
     vocab::{Algorithm, Choice, Collective, Engine, Environment, Point, Protocol},
 };
 
 use super::diagnosis::Diagnosis;
-use crate::event::{
-    Arm, Decision, EngineFacts, Event, FactsOf, Failure, Invocation, Knob, LeftOut, Level, NodeFacts, NodeState,
-    Record, RunEnd, Trial, TrialResult,
+use crate::{
+    event::{
+        Arm, EngineFacts, Event, FactsOf, Failure, Invocation, Knob, LeftOut, Level, NodeFacts, NodeState, Record,
+        RunEnd, Trial, TrialResult,
+    },
+    explain::Judged,
 };
 
 /// Lines of the log of different texts that are kept: a run that floods its log has said enough by then.
@@ -53,16 +56,6 @@ pub(super) struct Logged {
     pub(super) count: u64,
 }
 
-/// What the A/B said of a point.
-#[derive(Debug, Clone)]
-pub(super) struct VerdictSeen {
-    pub(super) speedup: Speedup,
-    pub(super) default_us: f64,
-    pub(super) tuned_us: f64,
-    pub(super) decision: Decision,
-    pub(super) note: String,
-}
-
 /// What the search took for the best of a point.
 #[derive(Debug, Clone)]
 pub(super) struct BestSeen {
@@ -78,7 +71,7 @@ pub(super) struct PointSeen {
     /// Wrong results, of the default arm and of the others.
     pub(super) wrong: [u64; 2],
     pub(super) best: Option<BestSeen>,
-    pub(super) verdict: Option<VerdictSeen>,
+    pub(super) verdict: Option<Judged>,
 }
 
 /// One choice at one point in one environment.
@@ -393,7 +386,7 @@ fn take_search(shape: &mut ShapeSeen, event: &Event) {
         Event::Importance { knobs } => shape.knobs.clone_from(knobs),
         Event::Verdict { point, speedup, default_us, tuned_us, decision, note } => {
             let (speedup, default_us, tuned_us, decision) = (*speedup, *default_us, *tuned_us, *decision);
-            let verdict = VerdictSeen { speedup, default_us, tuned_us, decision, note: note.clone() };
+            let verdict = Judged { speedup, default_us, tuned_us, decision, note: note.clone() };
             shape.points.entry(*point).or_default().verdict = Some(verdict);
         }
         _ => {}

@@ -5,9 +5,10 @@ use gdrtune_profiles::profile::{Class, Profile, Rule, Speedup};
 use super::{count, duration, factor, interval, microseconds, shape_words};
 use crate::{
     event::{Decision, RunEnd, without},
+    explain::Judged,
     report::{
         block::{Block, Column, Table, Text},
-        seen::{Seen, VerdictSeen},
+        seen::Seen,
     },
 };
 
@@ -71,7 +72,7 @@ fn headline(seen: &Seen) -> Text {
 }
 
 /// Points that an A/B judged.
-fn judged(seen: &Seen) -> impl Iterator<Item = (String, &VerdictSeen)> {
+fn judged(seen: &Seen) -> impl Iterator<Item = (String, &Judged)> {
     let points = seen.shapes.iter().flat_map(|shape| &shape.points);
     points.filter_map(|(point, known)| Some((point.to_string(), known.verdict.as_ref()?)))
 }
