@@ -79,7 +79,7 @@ pub(crate) enum Command {
     /// Measure one setting and print a table like nccl-tests'
     #[command(after_help = examples::BENCH)]
     Bench(BenchArgs),
-    /// Measure a profile against the defaults again, in fresh processes; sizes that no rule covers are left out
+    /// Measure a profile against the defaults again, in fresh processes, at the sizes that it speaks of
     ///
     /// Ends with 102 where it is slower somewhere, so that a scheduled job can watch over a profile: `gdrtune verify PROFILE ...
     /// --quiet --if-older-than 7d`. It refuses (3) hosts that another gdrtune holds, unless --wait is given, and another GPU than the

@@ -113,16 +113,23 @@ fn a_profile_is_verified_at_the_shape_that_is_there() {
     profile.rule = vec![rule(4, 0, None), rule(2, 2048, Some(8192))];
     (profile.cluster.nodes, profile.cluster.ranks) = (1, 4);
     fs::write(home.path().join("p.toml"), profile.to_toml()).unwrap();
-    let verify = |ranks: &str| {
-        let sizes = ["--sizes", "1K,4K,16K", "--pairs", "2", "--json"];
-        output(gdrtune(home.path()).args(["verify", "p.toml", "--ranks-per-node", ranks]).args(sizes))
+    let verify = |ranks: &str, sizes: &[&str]| {
+        let args = ["verify", "p.toml", "--ranks-per-node", ranks, "--pairs", "2", "--json"];
+        output(gdrtune(home.path()).args(args).args(sizes))
     };
-    let other = verify("3");
+    let other = verify("3", &[]);
     assert_eq!(other.status.code(), Some(2));
     let text = "the profile is for 1 nodes with 4 ranks or 1 nodes with 2 ranks, and here are 1 with 3";
     assert!(stderr(&other).contains(text), "{}", stderr(&other));
-    let small = verify("2");
-    let document: Value = serde_json::from_slice(&small.stdout).unwrap_or_else(|_| panic!("{}", stderr(&small)));
-    let sizes: Vec<&Value> = document["points"].as_array().unwrap().iter().map(|point| &point["bytes"]).collect();
-    assert_eq!((&document["ranks"], sizes), (&Value::from(2), vec![&Value::from(4096)]), "what its own rules cover");
+    for (named, expected) in [
+        (&["--sizes", "1K,4K,16K"][..], &[4096][..]),
+        // What nobody names is what its own rules are about.
+        (&[], &[2048, 4096, 8192]),
+    ] {
+        let small = verify("2", named);
+        let document: Value = serde_json::from_slice(&small.stdout).unwrap_or_else(|_| panic!("{}", stderr(&small)));
+        let sizes: Vec<&Value> = document["points"].as_array().unwrap().iter().map(|point| &point["bytes"]).collect();
+        let expected: Vec<Value> = expected.iter().map(|&bytes: &u64| bytes.into()).collect();
+        assert_eq!((&document["ranks"], sizes), (&Value::from(2), expected.iter().collect()), "{named:?}");
+    }
 }

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gdrtune_profiles::vocab::Collective;
+use gdrtune_profiles::vocab::{Collective, DataType};
 
 use super::{
-    HostArgs, NcclArgs, SizeArgs, TrialArgs,
+    HostArgs, NcclArgs, TrialArgs,
     parse::{parse_duration_s, parse_named},
 };
 
@@ -18,12 +18,19 @@ pub(crate) struct VerifyArgs {
     /// Which hosts.
     #[command(flatten)]
     pub(crate) hosts: HostArgs,
-    /// Collectives, separated by commas (default: those of the profile's rules)
+    /// Collectives, separated by commas (default: those that the profile speaks of)
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_named::<Collective>)]
     pub(crate) collectives: Vec<Collective>,
-    /// Sizes and their elements.
-    #[command(flatten)]
-    pub(crate) sizes: SizeArgs,
+    /// Sizes, as of tune (default: those that the profile speaks of: what its run compared; where the run is not here, the ranges of
+    /// its rules with their ends, and with variables 1K-64M)
+    #[arg(long, value_name = "SIZES")]
+    pub(crate) sizes: Option<String>,
+    /// Factor between the sizes of a range
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..=1024))]
+    pub(crate) factor: u64,
+    /// Element type: float32, float16, bfloat16 or int32
+    #[arg(long, value_name = "TYPE", default_value = "float32", value_parser = parse_named::<DataType>)]
+    pub(crate) data_type: DataType,
     /// How NCCL is used.
     #[command(flatten)]
     pub(crate) nccl: NcclArgs,

@@ -1,5 +1,7 @@
 //! A profile measured again: default arm against its emitted files, in fresh process pairs. Searches nothing.
 
+mod promised;
+
 use std::sync::Arc;
 
 use gdrtune_profiles::{
@@ -15,6 +17,8 @@ use gdrtune_tuner::{
     stats::Design,
     verdict::{self, PointVerdict, Thresholds},
 };
+
+pub use promised::promised;
 
 /// Samples per point and process, as in a run's own verification; of quick points more.
 const REPEATS: u32 = 2;

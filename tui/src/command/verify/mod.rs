@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use gdrtune_fleet::hosts::fold;
 use gdrtune_profiles::{
     profile::Profile,
-    vocab::{Collective, Engine, Environment},
+    vocab::{Engine, Environment, Point},
 };
 use gdrtune_session::{
     cluster::{ClusterBench, pace::PaceConfig},
@@ -28,7 +28,7 @@ use gdrtune_tuner::{
 
 use super::runs::age_of;
 use crate::{
-    cli::{MeasureArgs, VerifyArgs},
+    cli::{MeasureArgs, SizeArgs, VerifyArgs},
     exit::{Exit, Failure},
     hosts::Place,
     paths,
@@ -48,14 +48,15 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
         );
         return Err(Failure::usage_text(text));
     }
-    let measure = measure_args(args, &profile);
-    let all_points = super::points(&measure)?;
+    let mut measure = measure_args(args, &profile);
     let hear = |place: &Place| if args.quiet { super::warn_of(place) } else { super::announce(place) };
     let mut cluster = super::cluster_heard(&args.hosts, &measure, &args.nccl, &hear)?;
     cluster.admission.allow_mixed = args.force;
     let (nodes, ranks) = cluster.shape();
     check_shape(&profile, nodes, ranks)?;
-    let points = recheck::affected(&profile, nodes, ranks, &all_points);
+    let records = records_of(&profile);
+    let wanted = wanted(args, &mut measure, &profile, (nodes, ranks), records.as_deref())?;
+    let points = recheck::affected(&profile, nodes, ranks, &wanted);
     if points.is_empty() {
         let text = format!("{} changes nothing at these sizes: it keeps the defaults there", args.profile.display());
         let failure = Failure::usage_text(text);
@@ -82,8 +83,9 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     let pace = PaceConfig { min_lease_ms: args.trial.min_lease_ms(), ..PaceConfig::default() };
     let plan = RecheckPlan { profile: &profile, points, pairs: args.pairs, seed: args.seed };
     let id = Verification::new_id();
-    let measured =
-        super::with_bench(&cluster, &plan.points, pace, |bench, present| measure_again(args, &plan, bench, present))??;
+    let measured = super::with_bench(&cluster, &plan.points, pace, |bench, present| {
+        measure_again(args, &plan, records.as_deref(), bench, present)
+    })??;
     for failure in &measured.result.failures {
         super::say(&format!("warning: {failure}"));
     }
@@ -111,6 +113,7 @@ struct Measured {
 fn measure_again(
     args: &VerifyArgs,
     plan: &RecheckPlan<'_>,
+    records: Option<&[Record]>,
     bench: &mut ClusterBench<'_>,
     present: &Present,
 ) -> Result<Measured, Failure> {
@@ -128,8 +131,7 @@ fn measure_again(
         let refused = Failure::new(Exit::Preflight, anyhow::Error::msg(text));
         return Err(refused.with_hint("tune here, or measure all the same with --force"));
     }
-    let records = records_of(plan.profile);
-    let differences = fit::differences(plan.profile, records.as_deref(), present, report.as_ref());
+    let differences = fit::differences(plan.profile, records, present, report.as_ref());
     for difference in &differences {
         super::say(&format!("warning: {}", difference_words(difference)));
     }
@@ -240,18 +242,30 @@ fn recent(
     }))
 }
 
-/// What is measured: the profile's engine, and its collectives where none are given.
+/// How it is measured: by the profile's engine.
 fn measure_args(args: &VerifyArgs, profile: &Profile) -> MeasureArgs {
-    let mut collectives = args.collectives.clone();
-    if collectives.is_empty() {
-        collectives = profile.rule.iter().map(|rule| rule.collective).collect();
-        collectives.sort_unstable();
-        collectives.dedup();
+    let sizes =
+        SizeArgs { sizes: args.sizes.clone().unwrap_or_default(), factor: args.factor, data_type: args.data_type };
+    MeasureArgs { engine: profile.run.engine, collectives: args.collectives.clone(), sizes, trial: args.trial.clone() }
+}
+
+/// The points that the user names; what is not named is as the profile speaks of it.
+fn wanted(
+    args: &VerifyArgs,
+    measure: &mut MeasureArgs,
+    profile: &Profile,
+    shape: (u32, u32),
+    records: Option<&[Record]>,
+) -> Result<Vec<Point>, Failure> {
+    let own = recheck::promised(profile, shape, records, args.data_type, args.factor);
+    if measure.collectives.is_empty() {
+        measure.collectives = own.iter().map(|point| point.collective).collect();
+        measure.collectives.dedup();
     }
-    if collectives.is_empty() {
-        collectives.push(Collective::AllReduce);
+    if args.sizes.is_none() {
+        return Ok(own.into_iter().filter(|point| measure.collectives.contains(&point.collective)).collect());
     }
-    MeasureArgs { engine: profile.run.engine, collectives, sizes: args.sizes.clone(), trial: args.trial.clone() }
+    super::points(measure)
 }
 
 /// Rules of another shape would match nothing, and the comparison would say that the profile does no harm.
