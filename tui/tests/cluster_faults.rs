@@ -39,9 +39,38 @@ fn a_rail_that_falls_silent_costs_its_trials_and_the_run_ends_in_time() {
         let message = stderr(&run);
         assert_eq!(run.status.code(), Some(1), "{message}");
         assert!(message.contains(" measurements hung, crashed or gave wrong results"), "{message}");
+        assert!(message.contains("hint: `gdrtune doctor`, with the same hosts, names what is wrong"), "{message}");
         // Each costs its deadline and new workers, and none is tried again and again.
         assert!((2..=12).contains(&hung) && cut.elapsed() < Duration::from_secs(40), "{hung} in {:?}", cut.elapsed());
         hosts.assert_clean(&["vh1", "vh2", "vh3"]);
+    });
+}
+
+#[test]
+fn a_link_that_is_down_is_named_by_its_hosts_and_doctor_finds_it() {
+    in_sandbox("a_link_that_is_down_is_named_by_its_hosts_and_doctor_finds_it", || {
+        let hosts = VirtualHosts::up(2, None);
+        let home = tempfile::tempdir().unwrap();
+        let run = |args: &[&str]| {
+            let args = [args, &["-w", "vh[1-2]", "--ssh-config"]].concat();
+            output(gdrtune(home.path()).args(args).arg(hosts.ssh_config()))
+        };
+        hosts.call(&["cut", "vh2", "railB"]);
+        let tune = ["tune", "--headless", "--sizes", "64K", "--trials", "4", "--trial-timeout", "5s", "--out", "out"];
+        let tuned = run(&tune);
+        let message = stderr(&tuned);
+        assert_eq!(tuned.status.code(), Some(1), "{message}");
+        for text in [
+            "allreduce 64K: crashed: vh1 does not reach vh2: rank 0 of 2, prepare a script: no connection to rank 1 at ",
+            " over railB: ",
+            "hint: `gdrtune doctor`, with the same hosts, names what is wrong on them and between them",
+        ] {
+            assert!(message.contains(text), "no `{text}` in {message}");
+        }
+        let doctor = run(&["doctor"]);
+        let told = String::from_utf8_lossy(&doctor.stdout).into_owned();
+        assert!(told.contains("vh1: railA,railB; vh2: railA\n"), "{told}{}", stderr(&doctor));
+        hosts.assert_clean(&["vh1", "vh2"]);
     });
 }
 

@@ -398,6 +398,11 @@ pub enum FromWorker {
         /// Its version, such as `2.28.9`.
         version: String,
     },
+    /// The engine found no way to a peer; [`FromWorker::Failed`] follows and says why.
+    Unreached {
+        /// The peer's rank.
+        peer: u32,
+    },
 }
 
 /// What a rank's engine runs with, as far as it can tell. Nothing for an engine that is all our own.

@@ -24,7 +24,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use self::stdio::Outlet;
 use crate::{
     engine::{
-        Engine, RuleSource,
+        Engine, EngineError, RuleSource,
         native::{NativeConfig, NativeEngine},
         nccl::{NcclConfig, NcclEngine},
     },
@@ -73,7 +73,13 @@ fn serve(
     let engine = engine.insert(make_engine(init, args)?);
     let during = |what: &str| {
         let what = format!("rank {rank} of {world}, {what}");
-        move |error: crate::engine::EngineError| format!("{what}: {error}")
+        move |error: EngineError| {
+            // Which host a rank is on is known to who started it.
+            if let EngineError::Unreachable { rank: peer, .. } = error {
+                drop(outlet.send(&FromWorker::Unreached { peer }));
+            }
+            format!("{what}: {error}")
+        }
     };
     let bytes = engine.bootstrap().map_err(during("bootstrap"))?;
     if let Some(version) = engine.library_version() {
@@ -97,7 +103,7 @@ fn serve(
     }
 }
 
-fn run_script<F: FnOnce(crate::engine::EngineError) -> String>(
+fn run_script<F: FnOnce(EngineError) -> String>(
     engine: &mut dyn Engine,
     script: &Script,
     outlet: &Outlet,

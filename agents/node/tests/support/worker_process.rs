@@ -59,6 +59,7 @@ impl Worker {
     pub(crate) fn failure(&mut self) -> String {
         match self.receive() {
             Some(FromWorker::Failed(why)) => why,
+            Some(FromWorker::Unreached { .. }) => self.failure(),
             other => panic!("{other:?}"),
         }
     }

@@ -165,7 +165,9 @@ fn failure(error: run::RunError, engine: Engine, store: &Path) -> Failure {
         run::RunError::Usage(_) | run::RunError::Diverged(_) => Exit::Usage,
         run::RunError::NodesLost(_) => Exit::NodesLost,
         run::RunError::Interrupted => Exit::Interrupted,
-        run::RunError::Output(_) | run::RunError::Store(_) | run::RunError::Internal(_) => Exit::Unexpected,
+        run::RunError::Output(_) | run::RunError::Store(_) | run::RunError::Broken(_) | run::RunError::Internal(_) => {
+            Exit::Unexpected
+        }
     };
     let hint = match &error {
         run::RunError::Connect(refused) if let Some(hint) = refused.hint() => hint.to_owned(),
@@ -191,6 +193,12 @@ fn failure(error: run::RunError, engine: Engine, store: &Path) -> Failure {
                 store.display()
             )
         }
+        // What failed is not measured again by a resume.
+        run::RunError::Broken(_) if engine.is_real() => format!(
+            "`gdrtune doctor`, with the same hosts, names what is wrong on them and between them; then begin another run: the failures \
+             of this one are in {}",
+            store.display()
+        ),
         _ => format!("everything that was measured is in {}", store.display()),
     };
     Failure::new(exit, error).with_hint(hint)

@@ -20,6 +20,8 @@ pub(super) enum WorkerFate {
     Signal { rank: u32, signal: i32 },
     /// Said why, and ended.
     Failed { rank: u32, why: String },
+    /// Found no way to another rank.
+    Unreached { rank: u32, peer: u32, why: String },
     /// Ended without a word to us; what it or the command around it printed last may say why.
     Exit { rank: u32, code: i32, last_line: String },
     /// Never ran.
@@ -33,7 +35,7 @@ impl fmt::Display for WorkerFate {
         match self {
             Self::Hung(during) => write!(f, "hung in {during}; killed at its deadline"),
             Self::Signal { rank, signal } => write!(f, "rank {rank} was killed by signal {signal}"),
-            Self::Failed { rank, why } => write!(f, "rank {rank}: {why}"),
+            Self::Failed { rank, why } | Self::Unreached { rank, why, .. } => write!(f, "rank {rank}: {why}"),
             Self::Exit { rank, code: 0, last_line } if last_line.is_empty() => {
                 write!(
                     f,
@@ -70,6 +72,8 @@ struct Rank {
     outcomes: VecDeque<ItemOutcome>,
     script_done: bool,
     failed: Option<String>,
+    /// The rank that it found no way to.
+    unreached: Option<u32>,
     last_line: String,
     ended: Option<EndCause>,
 }
@@ -159,6 +163,7 @@ impl Group {
             FromWorker::Item { script: id, outcome, .. } if Some(id) == script => state.outcomes.push_back(outcome),
             FromWorker::ScriptDone { script: id } if Some(id) == script => state.script_done = true,
             FromWorker::Failed(why) => state.failed = Some(why),
+            FromWorker::Unreached { peer } => state.unreached = Some(peer),
             FromWorker::Output(line) => state.last_line = line,
             FromWorker::Library { version } => state.library = Some(version),
             FromWorker::Item { .. } | FromWorker::ScriptDone { .. } | FromWorker::Probed { .. } => {}
@@ -304,7 +309,7 @@ impl Group {
                 (Some(EndCause::Exit(code)), None) => {
                     (WorkerFate::Exit { rank, code: *code, last_line: state.last_line.clone() }, 3)
                 }
-                (_, Some(why)) => (WorkerFate::Failed { rank, why: why.clone() }, 2),
+                (_, Some(why)) => (failed(rank, state.unreached, why.clone()), 2),
                 _ => continue,
             };
             if candidate_weight > weight {
@@ -316,6 +321,13 @@ impl Group {
         } else {
             (fate, lead)
         }
+    }
+}
+
+fn failed(rank: u32, unreached: Option<u32>, why: String) -> WorkerFate {
+    match unreached {
+        Some(peer) => WorkerFate::Unreached { rank, peer, why },
+        None => WorkerFate::Failed { rank, why },
     }
 }
 

@@ -356,7 +356,7 @@ impl<'a> ClusterBench<'a> {
                 (None, true) => {
                     self.end_group(group);
                     self.check_lost()?;
-                    group.fate().0.to_string()
+                    self.config.told(&group.fate().0)
                 }
                 (None, false) if Instant::now() > deadline + AGENT_GRACE => "no answer in time".to_owned(),
                 (None, false) => continue,

@@ -213,7 +213,7 @@ impl ClusterBench<'_> {
         let at = (sampled + lead).min(origin.len().saturating_sub(1));
         let outcome = match fate {
             WorkerFate::Hung(why) => Outcome::Hung(why),
-            fate => Outcome::Crashed(fate.to_string()),
+            fate => Outcome::Crashed(self.config.told(&fate)),
         };
         if let Some(&index) = origin.get(at) {
             sink(places[index], outcome);

@@ -244,7 +244,10 @@ impl Rank {
             FromWorker::Item { outcome, .. } => self.outcome = Some(outcome),
             FromWorker::ScriptDone { .. } => self.done = true,
             FromWorker::Failed(why) => self.failed = Some(why),
-            FromWorker::Output(_) | FromWorker::Library { .. } | FromWorker::Probed { .. } => {}
+            FromWorker::Output(_)
+            | FromWorker::Library { .. }
+            | FromWorker::Probed { .. }
+            | FromWorker::Unreached { .. } => {}
         }
     }
 }

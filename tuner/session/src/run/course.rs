@@ -169,7 +169,9 @@ impl<'a> Course<'a> {
                     self.tell(&write::shipped_profile(self, &results)?, &results);
                 }
                 // About this shape alone: hours of the others must not be lost with it.
-                Err(why @ (RunError::Usage(_) | RunError::Unusable(_) | RunError::Internal(_))) => {
+                Err(
+                    why @ (RunError::Usage(_) | RunError::Unusable(_) | RunError::Broken(_) | RunError::Internal(_)),
+                ) => {
                     self.recorder.log(Level::Error, "", format!("{shape} is not tuned: {why}"));
                     results.untuned.push((shape, why.to_string()));
                     results.failed += 1;
@@ -472,7 +474,7 @@ impl<'a> Run<'a> {
     fn nothing_measured(&self, outcome: &SearchOutcome, failed: u64) -> RunError {
         // More time or trials would not help.
         if failed > outcome.trials / 2 {
-            return RunError::Internal(format!(
+            return RunError::Broken(format!(
                 "nothing could be compared: {failed} of {} measurements hung, crashed or gave wrong results, each as the log says",
                 outcome.trials
             ));

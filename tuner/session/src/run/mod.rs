@@ -31,7 +31,7 @@ use gdrtune_tuner::{
 use tokio::runtime::Handle;
 
 pub(crate) use self::id::utc;
-pub(crate) use self::summary::{decision_words, engine_words};
+pub(crate) use self::summary::{arms_words, decision_words, engine_words};
 use self::{
     course::{Course, Run},
     roster::Roster,
@@ -156,6 +156,9 @@ pub enum RunError {
     /// A resumed run is not the one that was begun.
     #[error(transparent)]
     Diverged(Divergence),
+    /// Nothing that was measured worked, not even the defaults: something is wrong with the hosts, or between them.
+    #[error("{0}")]
+    Broken(String),
     /// Something that should not happen.
     #[error("{0}")]
     Internal(String),
@@ -167,7 +170,8 @@ impl From<SearchError> for RunError {
             SearchError::Cancelled => Self::Interrupted,
             SearchError::Lost(why) => Self::NodesLost(why),
             SearchError::NoPoints => Self::Usage(error.to_string()),
-            SearchError::Baseline(_) | SearchError::Solver { .. } => Self::Internal(error.to_string()),
+            SearchError::Baseline(_) => Self::Broken(error.to_string()),
+            SearchError::Solver { .. } => Self::Internal(error.to_string()),
         }
     }
 }
@@ -285,6 +289,7 @@ const fn end_of(error: &RunError) -> RunEnd {
         | RunError::Output(_)
         | RunError::Store(_)
         | RunError::Diverged(_)
+        | RunError::Broken(_)
         | RunError::Internal(_) => RunEnd::Failed,
     }
 }
