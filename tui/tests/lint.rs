@@ -44,6 +44,7 @@ fn the_exit_code_says_whether_something_of_that_severity_was_found() {
         (&["notes.txt"], 0),
         (&["--rules"], 0),
         (&["none.sh"], 2),
+        (&["none.sh", "trap.sh"], 2),
         (&[], 2),
         (&["trap.sh", "--allow", "hca-prefx"], 2),
         (&["trap.sh", "--format", "xml"], 2),
@@ -57,8 +58,18 @@ fn the_exit_code_says_whether_something_of_that_severity_was_found() {
 fn findings_go_to_standard_output_and_the_rest_to_standard_error() {
     let run = lint(&["trap.sh", "notes.txt"]);
     assert!(stdout(&run).starts_with("trap.sh:2: warning: mlx5_1 without"), "{}", stdout(&run));
-    assert!(stderr(&run).contains("1 warning in 2 files"), "{}", stderr(&run));
     assert!(stderr(&run).contains("notes.txt: no kind of file that is known here"), "{}", stderr(&run));
+    assert!(
+        stderr(&run).ends_with("1 warning in 1 file; not looked at: 1 file of no known kind\n"),
+        "{}",
+        stderr(&run)
+    );
+    // What cannot be read keeps nobody from the rest.
+    let run = lint(&["none.sh", "trap.sh"]);
+    assert!(stdout(&run).starts_with("trap.sh:2: warning: "), "{}", stdout(&run));
+    let said = stderr(&run);
+    assert!(said.starts_with("gdrtune: none.sh: cannot be read: No such file"), "{said}");
+    assert!(said.ends_with("1 warning in 1 file; not looked at: 1 file that cannot be read\n"), "{said}");
     let run = lint(&["trap.sh", "--format", "github"]);
     assert!(stdout(&run).starts_with("::warning file=trap.sh,line=2,title=hca-prefix::"), "{}", stdout(&run));
     assert_eq!(stderr(&run), "");
