@@ -284,6 +284,7 @@ fn lines_that_take_variables_of_the_block_away_are_told() {
             vec!["GDRTUNE_NATIVE_NSOCKS is set here again: this value counts, not the block's".to_owned()],
         ),
         ("srun -n 8 env -C / NCCL_IB_HCA=x y\n", vec![other(hca)]),
+        ("timeout 10 srun --export=ALL,NCCL_IB_HCA=x y\nNCCL_IB_HCA=x nohup mpirun y\n", vec![other(hca); 2]),
         ("srun /usr/bin/env -i A=1 x\nenv - x\n", vec![not_got(both); 2]),
         (
             "srun env -u NCCL_IB_HCA --unset=GDRTUNE_NATIVE_NSOCKS x\n",
@@ -313,12 +314,23 @@ fn a_block_below_the_last_launcher_is_told() {
     };
     assert_eq!(told("#!/bin/sh\nsrun a\nexec 2>log\nmpirun b\n", "wait\necho done; exit 0\n"), below(5, 4));
     assert_eq!(told("env A=1 torchrun x.py\n", ""), below(2, 1));
+    for launcher in [
+        "timeout 10 srun x",
+        "timeout -k 5s --signal KILL -- 1h srun x",
+        "A=1 nohup /usr/bin/nice -n 5 env B=1 stdbuf -oL mpirun x",
+        "exec 3>log; numactl -N 0 --membind=0 taskset -c 0-3 torchrun x.py",
+        "setsid srun x &",
+    ] {
+        assert_eq!(told(&format!("{launcher}\n"), ""), below(2, 1), "{launcher}");
+    }
     for (before, after) in [
         ("", "srun x\n"),
         ("srun hostname\n", "python train.py\n"),
         ("run() { srun x; }\n", "run\n"),
         ("while a; do\nsrun x\n", "done\n"),
         ("echo srun\n", ""),
+        ("timeout srun x\n", ""),
+        ("nohup\n", "timeout 10 srun x\n"),
     ] {
         assert_eq!(told(before, after), Vec::<String>::new(), "{before}{after}");
     }

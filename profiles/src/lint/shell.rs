@@ -186,6 +186,14 @@ impl Reader {
     }
 
     fn command(&mut self, words: &[Word]) {
+        let mut rest = Some(words);
+        while let Some(words) = rest {
+            rest = self.part(words);
+        }
+    }
+
+    /// A command up to one that it runs in its own place, which is left.
+    fn part<'w>(&mut self, words: &'w [Word]) -> Option<&'w [Word]> {
         let mut rest = words;
         while let Some((first, after)) = rest.split_first() {
             if matches!(first.plain(), "elif" | "else" | "fi" | "done") {
@@ -215,7 +223,7 @@ impl Reader {
                 _ => break,
             }
             if matches!(first.plain(), "for" | "case" | "select") {
-                return;
+                return None;
             }
             if let ("if" | "elif" | "while", [word], Some(open)) = (first.plain(), after, self.open.last_mut())
                 && word.plain() == "false"
@@ -224,11 +232,11 @@ impl Reader {
             }
             rest = after;
         }
-        self.simple(rest);
+        self.simple(rest)
     }
 
-    /// A command with its assignments before it.
-    fn simple(&mut self, words: &[Word]) {
+    /// A command with its assignments before it; what it runs in its own place is left.
+    fn simple<'w>(&mut self, words: &'w [Word]) -> Option<&'w [Word]> {
         let count = words.iter().take_while(|word| word.assignment().is_some()).count();
         let (assignments, command) = words.split_at(count);
         let reach = match (command.is_empty(), self.is_all_exported) {
@@ -239,7 +247,10 @@ impl Reader {
         for word in assignments {
             self.assign(word, reach);
         }
-        let Some((name, arguments)) = command.split_first() else { return };
+        if let Some(wrapped) = launch::wrapped(command) {
+            return Some(wrapped);
+        }
+        let (name, arguments) = command.split_first()?;
         if !QUIET.contains(&name.base()) && !is_declaration(name.base()) {
             self.programs.push(Program { line: name.line, is_launcher: launch::is_launcher(name.base()) });
         }
@@ -262,6 +273,7 @@ impl Reader {
                 launch::read(&mut self.read, &mut self.launches, program, options, block);
             }
         }
+        None
     }
 
     fn assign(&mut self, word: &Word, reach: Reach) {

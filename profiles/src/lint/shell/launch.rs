@@ -63,6 +63,31 @@ pub(super) fn is_launcher(program: &str) -> bool {
     LAUNCHERS.contains(&program)
 }
 
+/// The command that a program runs in its own place, without that program's options: `srun x` of `timeout -k 5 1h srun x`.
+pub(super) fn wrapped(command: &[Word]) -> Option<&[Word]> {
+    let (program, mut rest) = command.split_first()?;
+    // Options whose value is a word of its own, and words before the command (timeout(1), nice(1), stdbuf(1), nohup(1) of coreutils 9.4;
+    // setsid(1), ionice(1), taskset(1) of util-linux 2.39; numactl(8)).
+    let (valued, operands): (&[&str], usize) = match program.base() {
+        "timeout" => (&["-k", "--kill-after", "-s", "--signal"], 1),
+        "nice" => (&["-n", "--adjustment"], 0),
+        "ionice" => (&["-c", "--class", "-n", "--classdata"], 0),
+        "stdbuf" => (&["-i", "--input", "-o", "--output", "-e", "--error"], 0),
+        "numactl" => (&["-C", "--physcpubind", "-N", "--cpunodebind", "-m", "--membind", "-i", "--interleave"], 0),
+        "taskset" => (&[], 1),
+        "nohup" | "setsid" => (&[], 0),
+        _ => return None,
+    };
+    while let Some((option, after)) = rest.split_first().filter(|(word, _)| word.text.starts_with('-')) {
+        let words = usize::from(valued.contains(&option.text.as_str()));
+        rest = after.get(words..).unwrap_or_default();
+        if option.text == "--" {
+            break;
+        }
+    }
+    rest.get(operands..).filter(|wrapped| !wrapped.is_empty())
+}
+
 /// The options of `env`, which take variables away; the words after them.
 pub(super) fn env<'w>(read: &mut Read, words: &'w [Word]) -> &'w [Word] {
     let mut take = |line, which| read.taken.push(Taken { line, is_for_command: true, which });
