@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use gdrtune_profiles::nearest::hint;
-
 use crate::event::{Event, Record};
 
 /// A job shape that has no times.
@@ -47,9 +45,12 @@ fn list(shapes: &[(u32, u32)]) -> String {
     if names.is_empty() { "no shape".to_owned() } else { names.join(", ") }
 }
 
-fn near(wanted: (u32, u32), measured: &[(u32, u32)]) -> String {
-    let names: Vec<String> = measured.iter().map(|shape| Shown(*shape).to_string()).collect();
-    hint(&Shown(wanted).to_string(), names.iter().map(String::as_str))
+/// The shape that is meant where nodes and ranks of a node changed places. Another number is another shape, however like it its name
+/// is: no other one is guessed.
+fn near((nodes, ranks): (u32, u32), measured: &[(u32, u32)]) -> String {
+    let of_node = ranks.checked_div(nodes).filter(|of_node| of_node.checked_mul(nodes) == Some(ranks));
+    let swapped = of_node.map(|of_node| (of_node, ranks)).filter(|shape| measured.contains(shape));
+    swapped.map(|shape| format!("; did you mean `{}`?", Shown(shape))).unwrap_or_default()
 }
 
 /// Nodes and ranks of the shapes that a run tunes, in that order, or of the only one, which is what is left of its nodes.
@@ -99,7 +100,9 @@ mod tests {
         let measured = [(4, 32), (1, 6), (4, 32), (2, 5)];
         assert_eq!(check_shape((2, 5), &measured), Ok(()));
         for (wanted, expected) in [
-            ((4, 36), "no times of 4x9: there are those of 1x6, 2 nodes with 5 ranks, 4x8; did you mean `4x8`?"),
+            // Names that are alike are not shapes that are alike.
+            ((4, 36), "no times of 4x9: there are those of 1x6, 2 nodes with 5 ranks, 4x8"),
+            ((8, 32), "no times of 8x4: there are those of 1x6, 2 nodes with 5 ranks, 4x8; did you mean `4x8`?"),
             ((64, 640), "no times of 64x10: there are those of 1x6, 2 nodes with 5 ranks, 4x8"),
         ] {
             assert_eq!(check_shape(wanted, &measured).unwrap_err().to_string(), expected);
