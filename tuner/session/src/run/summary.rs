@@ -69,6 +69,9 @@ pub(super) struct Summary<'a> {
     pub files: &'a [&'a str],
 }
 
+/// What is among a run's number of trials.
+const OF_DEFAULT: &str = "the default arm's beside it among them";
+
 impl Summary<'_> {
     /// The whole text.
     pub(super) fn to_markdown(&self) -> String {
@@ -113,12 +116,15 @@ impl Summary<'_> {
         if self.of_shapes {
             let shapes: Vec<String> = self.shapes.iter().map(|shape| shape.shape.to_string()).collect();
             let shapes = shapes.join(", ");
-            writeln!(out, "Job shapes {shapes}; {trials} trials in the searches; default arm: {baseline}.\n")?;
+            writeln!(
+                out,
+                "Job shapes {shapes}; {trials} trials in the searches, {OF_DEFAULT}; default arm: {baseline}.\n"
+            )?;
             writeln!(out, "Of several shapes {ONLY_RULES}.\n")?;
         } else {
             let Cluster { nodes, ranks, .. } = cluster;
             let place = shape_words(*nodes, *ranks);
-            writeln!(out, "{place}, {trials} trials in the search; default arm: {baseline}.\n")?;
+            writeln!(out, "{place}, {trials} trials in the search, {OF_DEFAULT}; default arm: {baseline}.\n")?;
             writeln!(out, "## Settings\n")?;
             self.settings(out, &self.profile.rule)?;
         }
@@ -146,7 +152,7 @@ impl Summary<'_> {
             }
             let heading = if self.of_shapes { "###" } else { "##" };
             shape.warnings(out)?;
-            shape.table(out, heading)?;
+            shape.table(out, heading, self.profile.run.engine)?;
             shape.left_out(out, heading)?;
             shape.knobs(out, heading)?;
         }
@@ -187,14 +193,15 @@ fn write_rule(out: &mut String, rule: &Rule) -> std::fmt::Result {
 
 impl ShapeSummary<'_> {
     /// The A/B under a heading of this depth.
-    fn table(&self, out: &mut String, heading: &str) -> std::fmt::Result {
+    fn table(&self, out: &mut String, heading: &str, engine: Engine) -> std::fmt::Result {
         if self.verdicts.is_empty() {
             return Ok(());
         }
         writeln!(out, "{heading} Default against candidate\n")?;
+        let arms = arms_words(engine);
         writeln!(
             out,
-            "Interleaved, each arm in fresh processes that read the emitted files. The interval covers 90 %; P(faster) is the\n\
+            "{arms} The interval covers 90 %; P(faster) is the\n\
              bootstrap probability, over processes, that the ratio of medians exceeds 1. Points that are not here run as without \
              the profile. A rule is judged over all its sizes, so one without a sure gain of its own may lie in its range.\n"
         )?;
@@ -278,6 +285,17 @@ fn emphasised(decision: Decision) -> String {
     if decision == Decision::Regression { format!("**{words}**") } else { words.to_owned() }
 }
 
+/// How the two arms of an A/B were measured, in a sentence.
+pub(crate) const fn arms_words(engine: Engine) -> &'static str {
+    match engine {
+        Engine::Nccl | Engine::Native => {
+            "Both arms were measured interleaved, each in fresh processes that read the emitted files."
+        }
+        Engine::Sim => "Both arms ran interleaved on the simulated cluster, each in simulated processes of its own.",
+        Engine::Replay => "Both arms were drawn interleaved from the recorded grid: no process was started.",
+    }
+}
+
 /// What measures, for people, as Markdown.
 pub(crate) const fn engine_words(engine: Engine) -> &'static str {
     match engine {
@@ -331,7 +349,7 @@ mod tests {
         };
         let mut text = String::new();
         shape.warnings(&mut text).unwrap();
-        shape.table(&mut text, "##").unwrap();
+        shape.table(&mut text, "##", Engine::Native).unwrap();
         shape.knobs(&mut text, "##").unwrap();
         for want in [
             "**Warning:** the default arm became 12 % slower.\n",
@@ -341,6 +359,13 @@ mod tests {
             "- NCCL_BUFFSIZE mattered: 1.60x (1.40 to 1.80) faster with it unset than with 1048576\n",
         ] {
             assert!(text.contains(want), "{want}: {text}");
+        }
+        let fresh = "in fresh processes that read the emitted files.";
+        assert!(text.contains(fresh), "{text}");
+        for (engine, want) in [(Engine::Sim, "on the simulated cluster"), (Engine::Replay, "no process was started")] {
+            let mut text = String::new();
+            shape.table(&mut text, "##", engine).unwrap();
+            assert!(text.contains(want) && !text.contains(fresh), "{text}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use gdrtune_profiles::{
     profile::Profile,
     size::Size,
-    vocab::{Collective, Engine, Point},
+    vocab::{Collective, Point},
 };
 use gdrtune_tuner::stats::{median, relative_spread};
 
@@ -14,7 +14,7 @@ use crate::{
         plot::{Kind, Mark, Plot},
         seen::{PointSeen, Seen, ShapeSeen},
     },
-    run::decision_words,
+    run::{arms_words, decision_words},
 };
 
 /// Times of the default below which they have no quartiles to speak of.
@@ -29,14 +29,7 @@ pub(super) fn blocks(seen: &Seen) -> Vec<Block> {
     } else {
         "There was no A/B: tuned values are the best that the search measured, which flatters what it chose, since it is the best of many."
     };
-    let arms = match seen.started.engine {
-        _ if !has_verdicts => "",
-        Engine::Nccl | Engine::Native => {
-            "Both arms were measured interleaved, each in fresh processes that read the emitted files. "
-        }
-        Engine::Sim => "Both arms ran interleaved on the simulated cluster, each in simulated processes of its own. ",
-        Engine::Replay => "Both arms were drawn interleaved from the recorded grid: no process was started. ",
-    };
+    let arms = if has_verdicts { format!("{} ", arms_words(seen.started.engine)) } else { String::new() };
     let shapes = of_shapes(seen, |shape| of_shape(seen, shape));
     if shapes.is_empty() {
         return Vec::new();
