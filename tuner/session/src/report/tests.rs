@@ -136,7 +136,7 @@ fn run(engine: &str, name: &str) -> Vec<Record> {
         event(json!({"type": "log", "level": "warn", "host": name, "text": format!("the default arm became 12 % slower {name}")})),
         event(json!({"type": "log", "level": "warn", "host": "n2", "text": format!("the default arm became 12 % slower {name}")})),
         event(json!({"type": "profile", "profile": profile(), "left_out": [format!("NCCL_BUFFSIZE=1 gained nothing {name}")]})),
-        event(json!({"type": "written", "files": [name]})),
+        event(json!({"type": "written", "files": [name, format!("{name} 1/profile.toml")]})),
         event(json!({"type": "finished", "end": "tuned", "summary": format!("1 rule ships {name}")})),
     ]);
     records(events)

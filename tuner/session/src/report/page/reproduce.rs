@@ -17,7 +17,7 @@ pub(super) fn blocks(seen: &Seen) -> Vec<Block> {
     blocks.extend(inputs(seen));
     blocks.extend(changes(seen));
     blocks.extend(files(seen));
-    blocks.extend(seen.profile.as_ref().map(profile).into_iter().flatten());
+    blocks.extend(seen.profile.as_ref().map(|one| profile(one, profile_file(seen))).into_iter().flatten());
     blocks
 }
 
@@ -34,10 +34,11 @@ fn command(seen: &Seen) -> Vec<Block> {
     facts.push(("Seed", started.seed.to_string().into()));
     facts.push(("gdrtune", started.tool.clone().into()));
     // Of what was not measured on a cluster, there is nothing to measure again.
-    if started.engine.is_real() {
+    if let Some(profile) = profile_file(seen).filter(|_| started.engine.is_real()) {
         facts.push((
             "Again, in another run",
-            Text::code("gdrtune verify profile.toml").then(" measures what ships against the defaults"),
+            Text::code(format!("gdrtune verify {}", shell_words::quote(&shortened(profile, MAX_TEXT))))
+                .then(" measures what ships against the defaults, with the hosts and ranks of this run"),
         ));
     }
     facts.push(("As it went", Text::code(format!("gdrtune replay {}", started.run))));
@@ -50,6 +51,12 @@ fn command(seen: &Seen) -> Vec<Block> {
         blocks.push(Block::List(seen.resumed.iter().take(MAX_ROWS).map(|line| line.clone().into()).collect()));
     }
     blocks
+}
+
+/// The profile as the run wrote it: from the folder that the command was given in.
+fn profile_file(seen: &Seen) -> Option<&str> {
+    let is_profile = |file: &&String| file.rsplit('/').next() == Some("profile.toml");
+    seen.written.iter().find(is_profile).map(String::as_str)
 }
 
 fn inputs(seen: &Seen) -> Option<Block> {
@@ -77,9 +84,9 @@ fn files(seen: &Seen) -> Option<Block> {
     (!seen.written.is_empty()).then(|| Block::Folded { summary: "Files that the run wrote".to_owned(), blocks })
 }
 
-fn profile(profile: &Profile) -> Vec<Block> {
+fn profile(profile: &Profile, file: Option<&str>) -> Vec<Block> {
     let text = Text::from("As in ")
-        .then(Text::code("profile.toml"))
+        .then(Text::code(shortened(file.unwrap_or("profile.toml"), MAX_TEXT)))
         .then(", of which ")
         .then(Text::code("gdrtune emit"))
         .then(" makes every other format.");
