@@ -24,6 +24,7 @@ use crate::{
     cli::PredictArgs,
     command::{presets, read_profile},
     exit::{Exit, Failure},
+    profile_file::ProfileFile,
     ui::text,
 };
 
@@ -36,8 +37,8 @@ pub(super) fn predict(args: &PredictArgs) -> Result<Exit, Failure> {
         );
         return Err(Failure::usage_text(text));
     }
-    let profile = read_profile(&args.profile)?.profile;
-    let evidence = evidence::of_profile(&args.evidence, &args.profile, &profile)?;
+    let ProfileFile { path, profile, .. } = read_profile(&args.profile)?;
+    let evidence = evidence::of_profile(&args.evidence, &path, &profile)?;
     let prediction = predicted(&workload, &profile, evidence.shape, &evidence.measured);
     if prediction.points.is_empty() {
         let error = anyhow::Error::msg(format!(
@@ -45,7 +46,7 @@ pub(super) fn predict(args: &PredictArgs) -> Result<Exit, Failure> {
             unknown_words(&prediction),
             measured_words(&evidence)
         ));
-        let hint = format!("tune for this workload: gdrtune tune --workload {} ...", args.workload);
+        let hint = format!("tune for this workload: `gdrtune tune --workload {} ...`", args.workload);
         return Err(Failure::new(Exit::NothingMatched, error).with_hint(hint));
     }
     if let Some(warning) = other_ranks(&workload.name, workload.ranks, &[evidence.shape.1]) {

@@ -33,8 +33,8 @@ pub(super) fn show(args: &ShowWorkloadArgs) -> Result<Exit, Failure> {
     let workload = presets::workload_argument(&args.workload)?;
     let evidence = match (&args.profile, &args.evidence.run) {
         (Some(path), _) => {
-            let profile = read_profile(path)?.profile;
-            Some(evidence::of_profile(&args.evidence, path, &profile)?)
+            let file = read_profile(path)?;
+            Some(evidence::of_profile(&args.evidence, &file.path, &file.profile)?)
         }
         (None, Some(run)) => Some(evidence::of_run(&args.evidence, run)?),
         (None, None) => None,
@@ -92,10 +92,21 @@ impl<'a> Picture<'a> {
         self.lines.iter().map(value).sum()
     }
 
-    fn words(&self) -> (&'static str, &'static str) {
+    /// What is counted, as the head of a column.
+    fn word(&self) -> &'static str {
         match self.workload.counting {
-            Counting::CallsPerStep => ("calls", "a step"),
-            Counting::Weights => ("weight", "in all, by weights"),
+            Counting::CallsPerStep => "calls",
+            Counting::Weights => "weight",
+        }
+    }
+
+    /// The headline's sums.
+    fn sums(&self, all_calls: f64, bytes: f64) -> String {
+        let (number, bytes) = (calls(all_calls), iec(bytes));
+        match self.workload.counting {
+            Counting::CallsPerStep if number == "1" => format!("1 call and {bytes} a step"),
+            Counting::CallsPerStep => format!("{number} calls and {bytes} a step"),
+            Counting::Weights => format!("weights of {number} in all, {bytes} by them"),
         }
     }
 
@@ -117,18 +128,21 @@ impl<'a> Picture<'a> {
 
     fn text(&self) -> String {
         let Workload { name, about, .. } = self.workload;
-        let (word, unit) = self.words();
+        let word = self.word();
         let (bytes, all_calls) = (self.total(|line| line.bytes), self.total(|line| line.calls));
         let time = self.total(|line| line.time_us.unwrap_or_default());
-        let head = if about.is_empty() { name.clone() } else { format!("{name}: {about}") };
         let mut printed = String::new();
-        for line in text::wrap(&text::one_line(&head), super::COLUMNS) {
+        for line in head(name, about) {
             // Writing to a string cannot fail.
             writeln!(printed, "{line}").ok();
         }
-        let times =
-            if 0.0 < time { format!(", {} of the default arm", text::duration_label(time)) } else { String::new() };
-        writeln!(printed, "{} {word}, {} {unit}{times}", calls(all_calls), iec(bytes)).ok();
+        let least = if self.lines.iter().any(|line| line.time_us.is_none()) { "at least " } else { "" };
+        let times = if 0.0 < time {
+            format!(", {least}{} with the defaults", text::duration_label(time))
+        } else {
+            String::new()
+        };
+        writeln!(printed, "{}{times}", self.sums(all_calls, bytes)).ok();
         for collective in Collective::ALL {
             let lines = self.folded(*collective);
             if lines.is_empty() {
@@ -137,7 +151,7 @@ impl<'a> Picture<'a> {
             let share = lines.iter().map(|line| line.bytes).sum::<f64>() / bytes;
             writeln!(printed, "\n{collective}, {} of the bytes", percent(share)).ok();
             let of_time = if self.has_times { format!("{:>8}", "of time") } else { String::new() };
-            writeln!(printed, "{:>17} {word:>9} {:>10}{:>9}{of_time}", "size", "bytes", "of bytes").ok();
+            writeln!(printed, "{:>17} {word:>9} {:>10}{:>9}{of_time}", "size", "bytes", "share").ok();
             for line in &lines {
                 writeln!(printed, "{}", self.row(line, bytes, time).trim_end()).ok();
             }
@@ -187,6 +201,16 @@ impl<'a> Picture<'a> {
             "points": self.lines.iter().map(point).collect::<Vec<_>>(),
         })
     }
+}
+
+/// The name and what it is: on one line where that fits, so that no word of a sentence is cut off its number for the name's sake.
+fn head(name: &str, about: &str) -> Vec<String> {
+    let (name, about) = (text::one_line(name), text::one_line(about));
+    let both = if about.is_empty() { name.clone() } else { format!("{name}: {about}") };
+    if text::width(&both) <= super::COLUMNS {
+        return vec![both];
+    }
+    [text::wrap(&name, super::COLUMNS), text::wrap(&about, super::COLUMNS)].concat()
 }
 
 /// `99.9 %`.
