@@ -10,11 +10,7 @@ mod paths;
 mod profile_file;
 mod ui;
 
-use std::{
-    ffi::OsString,
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::{ffi::OsString, io, process::ExitCode};
 
 use gdrtune_profiles::diagnostic::is_printable;
 
@@ -112,5 +108,5 @@ fn report(failure: &Failure) {
         .chars()
         .flat_map(|c| if is_printable(c) || c == '\n' { vec![c] } else { c.escape_debug().collect() })
         .collect();
-    drop(io::stderr().write_all(safe.as_bytes()));
+    drop(command::tell(&safe));
 }

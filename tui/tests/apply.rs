@@ -160,8 +160,8 @@ fn carriage_returns_and_here_documents_are_refused_with_the_command_that_mends_i
         let said = stderr(&run);
         assert!(said.contains("job.sbatch:1: the line ends in CRLF: a shell takes the carriage return"), "{said}");
         assert_eq!(home.text("job.sbatch"), SCRIPT.replace('\n', "\r\n"));
-        let mend = said.lines().find_map(|line| line.split_once("sed -i")).unwrap().1;
-        run_in(home.0.path(), "sh", &["-c", &format!("sed -i{mend}")]);
+        let mend = said.split('`').find(|part| part.starts_with("sed -i")).expect("the command");
+        run_in(home.0.path(), "sh", &["-c", mend]);
         assert_eq!(home.text("job.sbatch"), SCRIPT, "{said}");
     }
     home.put_in();
@@ -221,6 +221,8 @@ fn a_simulated_profile_is_written_only_where_that_is_asked_for() {
     }
     let run = home.apply(&["job.sbatch", "--profile", "profile.toml", "--yes", "--for-engine", "sim"]);
     assert!(run.status.success(), "{}", stderr(&run));
+    let said = stderr(&run);
+    assert!(said.starts_with("gdrtune: warning: SIMULATED: ") && said.contains("measure on the real nodes"), "{said}");
     assert!(home.text("job.sbatch").contains("\nexport NCCL_IB_HCA="));
 }
 

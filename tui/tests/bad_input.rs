@@ -37,6 +37,18 @@ fn a_reader_that_has_enough_is_no_error_to_speak_of() {
 }
 
 #[test]
+fn an_error_fits_the_terminal_with_its_hint() {
+    let home = tempfile::tempdir().unwrap();
+    let tune = ["tune", "--launcher", "slurm"];
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let whole = stderr(&output(gdrtune(home.path()).args(tune)));
+    assert!(whole.lines().any(|line| 50 < line.chars().count()), "{whole}");
+    let narrow = stderr(&output(gdrtune(home.path()).env("COLUMNS", "50").args(tune)));
+    assert!(narrow.lines().all(|line| line.chars().count() <= 50), "{narrow}");
+    assert_eq!(words(&narrow), words(&whole));
+}
+
+#[test]
 fn host_lists_are_checked_before_anything_starts() {
     let cases: &[(&str, &[&str])] = &[
         ("node[01-04", &["-w:1:5: '[' is never closed"]),

@@ -134,6 +134,9 @@ fn a_report_is_made_from_the_store_alone_and_is_the_same_each_time() {
     assert!(run.said.contains(headline), "{}", run.said);
     let (html, markdown) = (run.file("report.html"), run.file("report.md"));
     let (csv, json) = (run.ask(&["runs", "export", "last"]), run.ask(&["runs", "export", "last", "--format", "json"]));
+    for named in ["out", "out/profile.toml"] {
+        assert_eq!(run.ask(&["report", named]), markdown, "{named}");
+    }
     fs::remove_dir_all(run.home.path().join("out")).unwrap();
     assert_eq!(run.ask(&["report", "last"]), markdown, "where nothing is asked for");
     let id = run.id();
@@ -195,8 +198,10 @@ fn a_report_that_cannot_be_made_leaves_no_file() {
         "{\"seq\":0,\"t_ms\":0,\"event\":{\"type\":\"phase\",\"phase\":\"done\"}}\n",
     )
     .unwrap();
+    fs::write(run.home.path().join("p.toml"), include_str!("../../profiles/tests/golden/nccl.toml")).unwrap();
     for (args, message) in [
         (&["nothing"][..], "no run `nothing` in "),
+        (&["p.toml"], "p.toml is of run 2026-11-29T14:02:11Z-7f3a, whose store is not in "),
         (&["x.jsonl"], "x.jsonl is no run: its first record is not the beginning of one"),
         (&["last", "x.jsonl"], "x.jsonl is no run"),
         (&["last", "--markdown", "none/r.md"], "write none/r.md: No such file"),

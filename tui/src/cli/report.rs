@@ -7,7 +7,7 @@ use clap::Args;
 /// `gdrtune report`.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// Runs: ids, beginnings of ids, `last`, or .jsonl files. Of several, each option names a folder, with a file for each run
+    /// Runs: ids, beginnings of ids, `last`, .jsonl files, or output folders. Of several, each option names a folder, with a file for each run
     #[arg(required = true, value_name = "RUN")]
     pub(crate) runs: Vec<String>,
     /// File for the report as HTML: style and plots are in it, it loads nothing and has no script

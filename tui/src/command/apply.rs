@@ -62,6 +62,7 @@ pub(crate) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
     if args.check {
         return check(&target, place, found.as_ref(), state, &new);
     }
+    super::warn_of_labels(emit::labels(&profile));
     if emitted.lines().all(|line| line.is_empty() || line.starts_with('#')) {
         say(
             "the profile sets no variable for jobs, so the block is comments alone; gdrtune install brings rules to them",
@@ -82,8 +83,8 @@ pub(crate) fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
 fn misplaced(args: &ApplyArgs, target: &Target, error: BlockError) -> Failure {
     let file = quote(&target.path.display().to_string());
     let hint = match error.cause {
-        BlockCause::CarriageReturn => format!("sed -i 's/\\r$//' {file}"),
-        _ => format!("gdrtune apply {file} --remove; then gdrtune apply again puts it where it is read"),
+        BlockCause::CarriageReturn => format!("`sed -i 's/\\r$//' {file}`"),
+        _ => format!("`gdrtune apply {file} --remove`; then gdrtune apply again puts it where it is read"),
     };
     Failure::new(if args.check { Exit::Findings } else { Exit::Usage }, error).with_hint(hint)
 }

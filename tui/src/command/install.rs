@@ -88,10 +88,7 @@ fn resolved(path: &Path) -> PathBuf {
 fn put(args: &InstallArgs, place: &Place, folder: &str, profile: &Path) -> Result<Exit, Failure> {
     let path = args.path_in_image.as_deref().unwrap_or(folder);
     let Package { files, needs_plugin, manifest } = package(profile, path)?;
-    let mut stderr = io::stderr();
-    for label in &manifest.labels {
-        writeln!(stderr, "gdrtune: warning: {label}: measure on the real nodes before jobs rely on it")?;
-    }
+    super::warn_of_labels(manifest.labels.iter().map(String::as_str));
     let path = manifest.path.clone();
     let installation =
         Installation { folder: folder.to_owned(), files, with_plugin: needs_plugin, manifest, force: args.force };
@@ -187,7 +184,7 @@ fn report(
             Ok(text) => writeln!(io::stdout(), "{host}: {text}")?,
             Err(why) => {
                 exit = Exit::Unexpected;
-                writeln!(io::stderr(), "gdrtune: {host}: {}", printable(&why))?;
+                super::say(&format!("{host}: {why}"));
             }
         }
     }

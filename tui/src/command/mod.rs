@@ -28,7 +28,7 @@ pub(crate) mod workload;
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -53,6 +53,7 @@ use gdrtune_session::{
     open::{self, Admission, ClusterRequest, Measuring, Present, Watcher},
     output::{self, Existing},
     run::new_run_id,
+    store,
 };
 
 /// Every collective at every size.
@@ -88,6 +89,24 @@ fn read_profile(path: &Path) -> Result<ProfileFile, Failure> {
         writeln!(io::stderr(), "{diagnostic}")?;
     }
     Ok(file)
+}
+
+/// The store of a run: by what [`store::find_run`] takes, or by the run's output folder or profile.
+///
+/// # Errors
+/// Wrong use: no such run, or none whose store is here.
+fn run_store(dir: &Path, named: &str) -> Result<PathBuf, Failure> {
+    let path = Path::new(named);
+    if !path.is_dir() && path.extension().is_none_or(|ending| ending != "toml") || named == store::LAST {
+        return store::find_run(dir, named).map_err(Failure::usage);
+    }
+    let run = read_profile(path)?.profile.run.id;
+    let stored = store::path_of(dir, &run);
+    if stored.is_file() {
+        return Ok(stored);
+    }
+    let text = format!("{named} is of run {run}, whose store is not in {}", dir.display());
+    Err(Failure::usage_text(text).with_hint("name the .jsonl file itself, wherever it is now"))
 }
 
 /// Where the workers find NCCL, if the user says so.
@@ -211,14 +230,14 @@ fn fleet_config(place: &Place, library: Option<&str>) -> io::Result<FleetConfig>
 /// Says which hosts these are where the user did not, and what is odd about them.
 fn announce(place: &Place) -> io::Result<()> {
     if let Some(about) = &place.about {
-        writeln!(io::stderr(), "gdrtune: {about}")?;
+        tell(&format!("gdrtune: {about}\n"))?;
     }
     warn_of(place)
 }
 
 /// Says what is odd about the hosts.
 fn warn_of(place: &Place) -> io::Result<()> {
-    place.warnings.iter().try_for_each(|warning| writeln!(io::stderr(), "gdrtune: warning: {warning}"))
+    place.warnings.iter().try_for_each(|warning| tell(&format!("gdrtune: warning: {warning}\n")))
 }
 
 /// Hosts that cannot be used, with what can be done about it.
@@ -278,17 +297,35 @@ fn refuse_existing(option: &str, path: Option<&Path>, force: bool) -> Result<(),
     }
 }
 
-/// Says something on standard error, where anybody listens.
-fn say(text: &str) {
-    writeln!(io::stderr(), "gdrtune: {}", printable(text)).ok();
+/// Warns of a profile of something else than NCCL on the real nodes, by its labels, before jobs get it.
+fn warn_of_labels<'a>(labels: impl IntoIterator<Item = &'a str>) {
+    for label in labels {
+        say(&format!("warning: {label}: measure on the real nodes before jobs rely on it"));
+    }
 }
 
-/// Columns of standard output, where it has some: a terminal's, or those that the user names for a file (`COLUMNS`).
+/// Says something on standard error, where anybody listens.
+fn say(text: &str) {
+    tell(&format!("gdrtune: {}\n", printable(text))).ok();
+}
+
+/// Writes lines for people to standard error, such that they fit where they are shown.
+pub(crate) fn tell(text: &str) -> io::Result<()> {
+    let fitted = columns_of(io::stderr().is_terminal()).map(|columns| fit_lines(text, columns));
+    io::stderr().lock().write_all(fitted.as_deref().unwrap_or(text).as_bytes())
+}
+
+/// Columns of standard output, where it has some.
 fn columns() -> Option<usize> {
+    columns_of(io::stdout().is_terminal())
+}
+
+/// Columns of a stream, where it has some: a terminal's, or those that the user names for a file (`COLUMNS`).
+fn columns_of(is_terminal: bool) -> Option<usize> {
     /// Fewer are no terminal that anybody reads tables on.
     const FEWEST: usize = 40;
     let of_terminal = || {
-        let size = io::stdout().is_terminal().then(terminal::size)?.ok()?;
+        let size = is_terminal.then(terminal::size)?.ok()?;
         Some(usize::from(size.0)).filter(|columns| 0 < *columns)
     };
     let named = || std::env::var("COLUMNS").ok()?.parse::<usize>().ok();

@@ -32,7 +32,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit, Failure> {
     let diagnosis = args.doctor.as_deref().map(diagnosis).transpose()?;
     // Everything is made before anything is written.
     for run in &args.runs {
-        let path = store::find_run(&dir, run).map_err(Failure::usage)?;
+        let path = super::run_store(&dir, run)?;
         let (stored, report) = read(&path)?;
         let report = match &diagnosis {
             Some(diagnosis) => report.with_doctor(diagnosis.clone()),
