@@ -104,6 +104,9 @@ fn a_log_becomes_a_workload_that_tune_takes_and_predict_tells_of() {
     // Without the store, by the profile and its choices alone, which the words say.
     let elsewhere = output(gdrtune(home).env("GDRTUNE_STATE_DIR", home.join("none")).arg("workload").args(args));
     assert!(stdout(&elsewhere).contains("alone, as the store of run"), "{}{}", stdout(&elsewhere), stderr(&elsewhere));
+    let show = ["workload", "show", "job.toml", "--profile", "out"];
+    let folder = stderr(&output(gdrtune(home).env("GDRTUNE_STATE_DIR", home.join("none")).args(show)));
+    assert!(folder.contains("by out/profile.toml and out/choices.json alone"), "{folder}");
 
     // One collective more, that nobody measured: no step is told of, and the file's ranks are not those of the times.
     assert!(file.contains("\nranks = 4\n"), "{file}");
@@ -120,6 +123,7 @@ fn a_log_becomes_a_workload_that_tune_takes_and_predict_tells_of() {
     assert!(json["step"].is_null() && json["workload_ranks"] == 4, "{json:#}");
 
     let shown = stdout(&workload(home, &["show", "job.toml", "--profile", "out/profile.toml"]));
+    assert!(shown.contains(" calls and ") && shown.contains(" a step, "), "{shown}");
     assert!(shown.contains("of time") && shown.contains("  25M         1   25.0 MiB  100.0 %"), "{shown}");
     let last = stdout(&workload(home, &["show", "job.toml", "--run", "last", "--json"]));
     let json: Value = serde_json::from_str(&last).unwrap();

@@ -222,3 +222,28 @@ pub(super) fn percent(share: f64) -> String {
 pub(super) fn interval(ratio: Ratio) -> String {
     format!("{:.2}x ({:.2} to {:.2})", ratio.median, ratio.low, ratio.high)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_headline_has_whole_words_and_units() {
+        let short = head("job", "2 ranks, 2 sizes");
+        assert_eq!(short, ["job: 2 ranks, 2 sizes"]);
+        let long = "PyTorch DDP: 40 gradient buckets of 25 MiB, a first one of 1 MiB";
+        assert_eq!(head("ddp-25mb-buckets", long), ["ddp-25mb-buckets", long]);
+        assert_eq!(head("job", ""), ["job"]);
+        for (counting, per_step, expected) in [
+            ("per_step", "1", "1 call and 1.0 MiB a step"),
+            ("per_step", "0.5", "0.5 calls and 512 KiB a step"),
+            ("weight", "3", "weights of 3 in all, 3.0 MiB by them"),
+        ] {
+            let text = format!("[[call]]\ncollective = \"allreduce\"\nbytes = \"1M\"\n{counting} = {per_step}\n");
+            let workload = Workload::parse(&text, "w.toml").unwrap();
+            let picture = Picture::of(&workload, &[]);
+            let line = picture.text().lines().nth(1).unwrap().to_owned();
+            assert_eq!(line, expected);
+        }
+    }
+}

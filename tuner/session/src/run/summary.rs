@@ -70,7 +70,7 @@ pub(super) struct Summary<'a> {
 }
 
 /// What is among a run's number of trials.
-const OF_DEFAULT: &str = "the default arm's beside it among them";
+const OF_DEFAULT: &str = "those of the default arm included";
 
 impl Summary<'_> {
     /// The whole text.
