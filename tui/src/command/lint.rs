@@ -97,8 +97,9 @@ fn summarize(inputs: &[Input<'_>], unread: usize, shown: &[Finding], hidden: usi
     let more = if hidden > 0 { format!(" ({hidden} milder with --severity note)") } else { String::new() };
     let apart = [(unknown.len(), "of no known kind"), (unread, "that cannot be read")];
     let apart = apart.into_iter().filter(|(number, _)| 0 < *number);
-    let apart: String =
+    let apart: Vec<String> =
         apart.map(|(number, what)| format!("; not looked at: {} {what}", counted(number, "file"))).collect();
+    let apart = apart.concat();
     say(&format!("{found} in {}{more}{apart}", counted(inputs.len() - unknown.len(), "file")));
 }
 

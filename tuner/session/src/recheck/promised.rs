@@ -87,7 +87,7 @@ mod tests {
     fn verdict(bytes: u64) -> Event {
         Event::Verdict {
             point: Point { collective: Collective::AllReduce, bytes },
-            speedup: Speedup { median: 1.2, low: 1.1, high: 1.3, p_faster: 1.0, repeats: 9 }.into(),
+            speedup: Speedup { median: 1.2, low: 1.1, high: 1.3, p_faster: 1.0, repeats: 9 },
             default_us: 12.0,
             tuned_us: 10.0,
             decision: Decision::Ship,
