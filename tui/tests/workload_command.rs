@@ -9,14 +9,10 @@ use std::{
     process::{Output, Stdio},
 };
 
-use common::{gdrtune, output, stderr};
+use common::{gdrtune, output, stderr, stdout};
 use serde_json::Value;
 
 const LOGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../profiles/tests/workloads");
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
 
 /// Runs `gdrtune workload` and expects success.
 fn workload(home: &Path, args: &[&str]) -> Output {
@@ -133,6 +129,20 @@ fn a_log_becomes_a_workload_that_tune_takes_and_predict_tells_of() {
     refused(home, &["show", "job.toml", "--run", "last", "--shape", "7x3"], 2, "--shape: no times of 7x3");
     let elsewhere = output(gdrtune(home).env("GDRTUNE_STATE_DIR", home.join("none")).arg("workload").args(other));
     assert!(stderr(&elsewhere).contains("--shape: no times of 7x3"), "{}", stderr(&elsewhere));
+    stores_of_other_runs_are_refused(home);
+}
+
+/// Whether the user named them, or they have the name of the profile's.
+fn stores_of_other_runs_are_refused(home: &Path) {
+    let store = fs::read_dir(home.join("state/runs")).unwrap().next().unwrap().unwrap().path();
+    let run = store.file_stem().unwrap().to_str().unwrap();
+    let other = fs::read_to_string(&store).unwrap().replace(run, "other-run");
+    fs::write(home.join("other.jsonl"), &other).unwrap();
+    let args = ["predict", "job.toml", "--profile", "out/profile.toml", "--run", "other.jsonl"];
+    let text = format!(" is of the run other-run, the profile of {run}\n");
+    refused(home, &args, 2, &format!("--run: other.jsonl{text}"));
+    fs::write(&store, other).unwrap();
+    refused(home, &args[..4], 2, &format!("error: {}{text}", store.display()));
 }
 
 #[test]

@@ -11,13 +11,12 @@ use gdrtune_profiles::{
 };
 use gdrtune_session::{
     cluster::{ClusterBench, pace::PaceConfig},
-    event::{Decision as Stored, Record},
-    evidence, fit,
+    event::Decision as Stored,
+    fit,
     hardware::Difference,
     open::Present,
     recheck::{self, Recheck, RecheckError, RecheckPlan},
     run::began_at,
-    store,
     verifications::{self, Asked, SCHEMA_VERSION, Verification, VerifiedPoint},
 };
 use gdrtune_tuner::{
@@ -128,7 +127,8 @@ fn measure_again(
         let refused = Failure::new(Exit::Preflight, anyhow::Error::msg(text));
         return Err(refused.with_hint("tune here, or measure all the same with --force"));
     }
-    let records = records_of(plan.profile);
+    // The store of the profile's run only says more.
+    let records = super::records_of(plan.profile).ok();
     let differences = fit::differences(plan.profile, records.as_deref(), present, report.as_ref());
     for difference in &differences {
         super::say(&format!("warning: {}", difference_words(difference)));
@@ -148,13 +148,6 @@ fn failure(error: RecheckError) -> Failure {
         RecheckError::Bench(BenchError::Cancelled) => Failure::new(Exit::Interrupted, error),
         RecheckError::Bench(BenchError::Setup { .. }) => Failure::new(Exit::Preflight, error),
     }
-}
-
-/// The store of the profile's run, where it is here and can be read: it only says more.
-fn records_of(profile: &Profile) -> Option<Vec<Record>> {
-    let stored = store::path_of(&paths::runs_dir().ok()?, &profile.run.id);
-    let records = store::read_run(&stored).ok()?.records;
-    (evidence::run_id(&records) == Some(&profile.run.id)).then_some(records)
 }
 
 fn difference_words(Difference { what, from, to }: &Difference) -> String {
