@@ -4,10 +4,11 @@ use gdrtune_fleet::hosts::fold;
 
 use super::{MAX_TEXT, count};
 use crate::{
+    doctor::Status,
     event::Decision,
     report::{
         block::{Block, Text, shortened},
-        diagnosis::{Counts, Diagnosis, Found},
+        diagnosis::{Diagnosis, Found},
         seen::{Logged, Seen},
     },
 };
@@ -33,7 +34,8 @@ pub(super) fn blocks(seen: &Seen) -> Vec<Block> {
 
 /// What doctor said, at its own time.
 fn diagnosed(diagnosis: &Diagnosis) -> Vec<Block> {
-    let Counts { fail, warn, pass, skip } = diagnosis.counts;
+    let [fail, warn, pass, skip] =
+        [Status::Fail, Status::Warn, Status::Pass, Status::Skip].map(|status| diagnosis.of(status).count());
     let text = format!(
         "{fail} FAIL, {warn} WARN, {pass} PASS and {skip} SKIP, as doctor said of its hosts, at another time than the run."
     );
