@@ -4,7 +4,10 @@ use gdrtune_profiles::{
     profile::{Profile, Stretch},
     vocab::Collective,
 };
-use gdrtune_session::explain::{Answer, Judged, Neighbour, OwnChoice, PointStory, SettingAnswer, Times, Tried};
+use gdrtune_session::{
+    evidence::Judged,
+    explain::{Answer, Neighbour, OwnChoice, PointStory, SettingAnswer, Times, Tried},
+};
 use serde_json::{Value, json};
 
 use super::Explained;

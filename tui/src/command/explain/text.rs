@@ -9,7 +9,8 @@ use gdrtune_profiles::{
 };
 use gdrtune_session::{
     event::Decision,
-    explain::{Answer, Crossing, Judged, Neighbour, OwnChoice, Tried},
+    evidence::Judged,
+    explain::{Answer, Crossing, Neighbour, OwnChoice, Tried},
 };
 
 use super::{Explained, Page, shape_words};

@@ -13,7 +13,8 @@ pub(super) use gdrtune_tuner::verify::{Verified, agree_on_environment};
 
 use super::{Course, Run, RunError, observer::RunObserver, write};
 use crate::{
-    event::{self, Event, Level},
+    event::{self, Level},
+    evidence::Judged,
     recheck,
 };
 
@@ -94,13 +95,10 @@ impl Deployer for RunDeployer<'_, '_> {
     fn judged(&mut self, verdict: &Verdict) {
         let recorder = self.run.recorder;
         for point in &verdict.points {
-            let (Some(speedup), Some(default_us), Some(tuned_us)) = (point.speedup, point.default_us, point.tuned_us)
-            else {
-                recorder.log(Level::Warn, "", format!("{}: {}", point.point, point.sentence));
-                continue;
-            };
-            let (decision, note) = (decision(point.decision), note(point));
-            recorder.record(Event::Verdict { point: point.point, speedup, default_us, tuned_us, decision, note });
+            match judged(point) {
+                Some(judged) => recorder.record(judged.at(point.point)),
+                None => recorder.log(Level::Warn, "", format!("{}: {}", point.point, point.sentence)),
+            }
         }
         for line in verdict.left_out() {
             recorder.log(Level::Info, "", line);
@@ -108,12 +106,18 @@ impl Deployer for RunDeployer<'_, '_> {
     }
 }
 
-/// What it would take to say more of a point.
-pub(super) fn note(point: &PointVerdict) -> String {
-    point.noise.map(|noise| noise.to_string()).unwrap_or_default()
+/// What is told of a point; nothing of one that was not measured in both arms.
+pub(super) fn judged(point: &PointVerdict) -> Option<Judged> {
+    Some(Judged {
+        speedup: point.speedup?,
+        default_us: point.default_us?,
+        tuned_us: point.tuned_us?,
+        decision: decision(point.decision),
+        note: point.noise.map(|noise| noise.to_string()).unwrap_or_default(),
+    })
 }
 
-pub(super) const fn decision(decision: verdict::Decision) -> event::Decision {
+const fn decision(decision: verdict::Decision) -> event::Decision {
     match decision {
         verdict::Decision::Ship => event::Decision::Ship,
         verdict::Decision::Keep => event::Decision::Keep,
