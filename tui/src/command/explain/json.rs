@@ -11,7 +11,7 @@ use gdrtune_session::{
 use serde_json::{Value, json};
 
 use super::Explained;
-use crate::headless::failure_name;
+use crate::ui::text::failure_name;
 
 /// One call.
 pub(super) fn call(answer: &Answer<'_>, profile: &Profile) -> Value {

@@ -16,8 +16,7 @@ use gdrtune_session::{
 use super::{Explained, Page, shape_words};
 use crate::{
     command::page::{COLUMNS, evidence, own_choice},
-    headless::failure_name,
-    ui::text,
+    ui::text::{self, failure_name},
 };
 
 /// Choices that were tried with the settings that ship, and are shown; of others and of failed ones half as many. `--json` has all.
