@@ -11,7 +11,7 @@ use gdrtune_profiles::{
 };
 use gdrtune_session::{
     cluster::{ClusterBench, pace::PaceConfig},
-    event::Decision as Stored,
+    evidence::Judged,
     fit,
     hardware::Difference,
     open::Present,
@@ -22,7 +22,7 @@ use gdrtune_session::{
 use gdrtune_tuner::{
     bench::{BenchError, Cancel},
     observe::{Directive, Note, Observer, Silent},
-    verdict::{Decision, PointVerdict},
+    verdict::PointVerdict,
 };
 
 use super::runs::age_of;
@@ -160,13 +160,8 @@ fn difference_words(Difference { what, from, to }: &Difference) -> String {
 impl Measured {
     fn verification(&self, profile: &Profile, id: String, asked: Asked, (nodes, ranks): (u32, u32)) -> Verification {
         let verified = |point: &PointVerdict| {
-            Some(VerifiedPoint {
-                point: point.point,
-                default_us: point.default_us?,
-                profile_us: point.tuned_us?,
-                speedup: point.speedup?,
-                decision: stored(point.decision)?,
-            })
+            let Judged { speedup, default_us, tuned_us: profile_us, decision, .. } = Judged::by(point)?;
+            Some(VerifiedPoint { point: point.point, default_us, profile_us, speedup, decision })
         };
         Verification {
             schema_version: SCHEMA_VERSION,
@@ -183,16 +178,6 @@ impl Measured {
             failures: self.result.failures.clone(),
             points: self.result.points.iter().filter_map(verified).collect(),
         }
-    }
-}
-
-const fn stored(decision: Decision) -> Option<Stored> {
-    match decision {
-        Decision::Ship => Some(Stored::Ship),
-        Decision::Keep => Some(Stored::Keep),
-        Decision::Regression => Some(Stored::Regression),
-        Decision::TooNoisy => Some(Stored::TooNoisy),
-        Decision::NotMeasured => None,
     }
 }
 

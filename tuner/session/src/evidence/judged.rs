@@ -1,6 +1,7 @@
 //! What an A/B said of a point, as it is stored.
 
 use gdrtune_profiles::{profile::Speedup, vocab::Point};
+use gdrtune_tuner::verdict::{self, PointVerdict};
 
 use crate::event::{Decision, Event};
 
@@ -20,6 +21,23 @@ pub struct Judged {
 }
 
 impl Judged {
+    /// What a verdict comes to; `None` of a point that was not measured in both arms.
+    pub fn by(verdict: &PointVerdict) -> Option<Self> {
+        Some(Self {
+            speedup: verdict.speedup?,
+            default_us: verdict.default_us?,
+            tuned_us: verdict.tuned_us?,
+            decision: match verdict.decision {
+                verdict::Decision::Ship => Decision::Ship,
+                verdict::Decision::Keep => Decision::Keep,
+                verdict::Decision::Regression => Decision::Regression,
+                verdict::Decision::TooNoisy => Decision::TooNoisy,
+                verdict::Decision::NotMeasured => return None,
+            },
+            note: verdict.noise.map(|noise| noise.to_string()).unwrap_or_default(),
+        })
+    }
+
     /// What an event tells, and of which point. A reduced candidate is measured again: of several events of a point the last
     /// one counts.
     pub fn of(event: &Event) -> Option<(Point, Self)> {

@@ -5,18 +5,14 @@ use gdrtune_tuner::{
     observe::{Directive, Note, Observer, Wish},
     plan::Candidate,
     search::SearchOutcome,
-    verdict::{self, PointVerdict, Verdict},
+    verdict::Verdict,
     verify::{Deployer, Verification, VerifyError},
 };
 
 pub(super) use gdrtune_tuner::verify::{Verified, agree_on_environment};
 
 use super::{Course, Run, RunError, observer::RunObserver, write};
-use crate::{
-    event::{self, Level},
-    evidence::Judged,
-    recheck,
-};
+use crate::{event::Level, evidence::Judged, recheck};
 
 /// Measures the search's candidate against the default arm.
 pub(super) fn verify(
@@ -95,7 +91,7 @@ impl Deployer for RunDeployer<'_, '_> {
     fn judged(&mut self, verdict: &Verdict) {
         let recorder = self.run.recorder;
         for point in &verdict.points {
-            match judged(point) {
+            match Judged::by(point) {
                 Some(judged) => recorder.record(judged.at(point.point)),
                 None => recorder.log(Level::Warn, "", format!("{}: {}", point.point, point.sentence)),
             }
@@ -103,25 +99,5 @@ impl Deployer for RunDeployer<'_, '_> {
         for line in verdict.left_out() {
             recorder.log(Level::Info, "", line);
         }
-    }
-}
-
-/// What is told of a point; nothing of one that was not measured in both arms.
-pub(super) fn judged(point: &PointVerdict) -> Option<Judged> {
-    Some(Judged {
-        speedup: point.speedup?,
-        default_us: point.default_us?,
-        tuned_us: point.tuned_us?,
-        decision: decision(point.decision),
-        note: point.noise.map(|noise| noise.to_string()).unwrap_or_default(),
-    })
-}
-
-const fn decision(decision: verdict::Decision) -> event::Decision {
-    match decision {
-        verdict::Decision::Ship => event::Decision::Ship,
-        verdict::Decision::Keep => event::Decision::Keep,
-        verdict::Decision::Regression => event::Decision::Regression,
-        verdict::Decision::TooNoisy | verdict::Decision::NotMeasured => event::Decision::TooNoisy,
     }
 }

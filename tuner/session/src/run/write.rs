@@ -18,7 +18,7 @@ use super::{
     Course, Goal, Run, RunError,
     course::{Results, Tuned},
     summary::{ShapeSummary, Summary},
-    verify::{self, Verified},
+    verify::Verified,
 };
 use crate::{cluster::CallMode, event::Knob, evidence::Judged};
 
@@ -253,7 +253,7 @@ fn summary(course: &Course<'_>, results: &Results<'_>, profile: &Profile) -> Str
 
 fn verdicts(verified: &Verified) -> Vec<(Point, Judged)> {
     let points = verified.verdict.as_ref().map_or(&[][..], |v| &v.points);
-    points.iter().filter_map(|point| Some((point.point, verify::judged(point)?))).collect()
+    points.iter().filter_map(|point| Some((point.point, Judged::by(point)?))).collect()
 }
 
 #[cfg(test)]
