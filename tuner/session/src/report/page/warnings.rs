@@ -2,7 +2,7 @@
 
 use gdrtune_fleet::hosts::fold;
 
-use super::{MAX_TEXT, count};
+use super::{MAX_TEXT, count, list};
 use crate::{
     doctor::Status,
     event::Decision,
@@ -39,11 +39,9 @@ fn diagnosed(diagnosis: &Diagnosis) -> Vec<Block> {
     let text = format!(
         "{fail} FAIL, {warn} WARN, {pass} PASS and {skip} SKIP, as doctor said of its hosts, at another time than the run."
     );
-    let more = (fail + warn).saturating_sub(MAX_LINES);
-    let cut = (0 < more).then(|| format!("and {more} more in what doctor printed").into());
-    let troubles: Vec<Text> = diagnosis.troubles().take(MAX_LINES).map(trouble).chain(cut).collect();
-    let list = (!troubles.is_empty()).then_some(Block::List(troubles));
-    std::iter::once(Block::paragraph(text)).chain(list).collect()
+    let troubles: Vec<Text> = diagnosis.troubles().map(trouble).collect();
+    let troubles = (!troubles.is_empty()).then(|| list(troubles, MAX_LINES));
+    std::iter::once(Block::paragraph(text)).chain(troubles).collect()
 }
 
 fn trouble(found: &Found) -> Text {
