@@ -201,7 +201,7 @@ fn a_report_that_cannot_be_made_leaves_no_file() {
     fs::write(run.home.path().join("p.toml"), include_str!("../../profiles/tests/golden/nccl.toml")).unwrap();
     for (args, message) in [
         (&["nothing"][..], "no run `nothing` in "),
-        (&["p.toml"], "p.toml is of run 2026-11-29T14:02:11Z-7f3a, whose store is not in "),
+        (&["p.toml"], "the store of run 2026-11-29T14:02:11Z-7f3a is not here"),
         (&["x.jsonl"], "x.jsonl is no run: its first record is not the beginning of one"),
         (&["last", "x.jsonl"], "x.jsonl is no run"),
         (&["last", "--markdown", "none/r.md"], "write none/r.md: No such file"),

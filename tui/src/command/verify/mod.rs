@@ -11,19 +11,19 @@ use gdrtune_profiles::{
 };
 use gdrtune_session::{
     cluster::{ClusterBench, pace::PaceConfig},
-    event::{Decision as Stored, Record},
-    evidence, fit,
+    event::Record,
+    evidence::Judged,
+    fit,
     hardware::Difference,
     open::Present,
     recheck::{self, Recheck, RecheckError, RecheckPlan},
     run::began_at,
-    store,
     verifications::{self, Asked, SCHEMA_VERSION, Verification, VerifiedPoint},
 };
 use gdrtune_tuner::{
     bench::{BenchError, Cancel},
     observe::{Directive, Note, Observer, Silent},
-    verdict::{Decision, PointVerdict},
+    verdict::PointVerdict,
 };
 
 use super::runs::age_of;
@@ -54,7 +54,8 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<Exit, Failure> {
     cluster.admission.allow_mixed = args.force;
     let (nodes, ranks) = cluster.shape();
     check_shape(&profile, nodes, ranks)?;
-    let records = records_of(&profile);
+    // The store of the profile's run only says more.
+    let records = super::records_of(&profile).ok();
     let wanted = wanted(args, &mut measure, &profile, (nodes, ranks), records.as_deref())?;
     let points = recheck::affected(&profile, nodes, ranks, &wanted);
     if points.is_empty() {
@@ -152,13 +153,6 @@ fn failure(error: RecheckError) -> Failure {
     }
 }
 
-/// The store of the profile's run, where it is here and can be read: it only says more.
-fn records_of(profile: &Profile) -> Option<Vec<Record>> {
-    let stored = store::path_of(&paths::runs_dir().ok()?, &profile.run.id);
-    let records = store::read_run(&stored).ok()?.records;
-    (evidence::run_id(&records) == Some(&profile.run.id)).then_some(records)
-}
-
 fn difference_words(Difference { what, from, to }: &Difference) -> String {
     if *what == fit::FINGERPRINT {
         return "the nodes are not those of the profile: CPUs, kernel, interfaces or ranks (its fingerprint is another)".to_owned();
@@ -169,13 +163,8 @@ fn difference_words(Difference { what, from, to }: &Difference) -> String {
 impl Measured {
     fn verification(&self, profile: &Profile, id: String, asked: Asked, (nodes, ranks): (u32, u32)) -> Verification {
         let verified = |point: &PointVerdict| {
-            Some(VerifiedPoint {
-                point: point.point,
-                default_us: point.default_us?,
-                profile_us: point.tuned_us?,
-                speedup: point.speedup?,
-                decision: stored(point.decision)?,
-            })
+            let Judged { speedup, default_us, tuned_us: profile_us, decision, .. } = Judged::by(point)?;
+            Some(VerifiedPoint { point: point.point, default_us, profile_us, speedup, decision })
         };
         Verification {
             schema_version: SCHEMA_VERSION,
@@ -192,16 +181,6 @@ impl Measured {
             failures: self.result.failures.clone(),
             points: self.result.points.iter().filter_map(verified).collect(),
         }
-    }
-}
-
-const fn stored(decision: Decision) -> Option<Stored> {
-    match decision {
-        Decision::Ship => Some(Stored::Ship),
-        Decision::Keep => Some(Stored::Keep),
-        Decision::Regression => Some(Stored::Regression),
-        Decision::TooNoisy => Some(Stored::TooNoisy),
-        Decision::NotMeasured => None,
     }
 }
 
