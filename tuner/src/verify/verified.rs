@@ -29,17 +29,28 @@ pub struct Verified {
 }
 
 impl Verified {
-    /// Of a run that was ended before it could verify anything.
-    pub fn ended_early() -> Self {
+    /// Before anything was measured of a workload with so many points.
+    pub(super) const fn nothing_yet(workload: usize) -> Self {
         Self {
             verdict: None,
             ablations: Vec::new(),
             left_out: Vec::new(),
-            unverified: Some("the run was ended early".to_owned()),
+            unverified: None,
             withdrawn: None,
-            workload: 0,
+            workload,
             step: None,
         }
+    }
+
+    /// Of a run that was ended before it could verify anything.
+    pub fn ended_early() -> Self {
+        Self { unverified: Some("the run was ended early".to_owned()), ..Self::nothing_yet(0) }
+    }
+
+    /// What was measured before is no verdict on what is left, and that cannot be measured.
+    pub(super) fn give_up(&mut self, why: String) {
+        self.verdict = None;
+        self.unverified = Some(why);
     }
 
     /// The verdict, where it counts.
