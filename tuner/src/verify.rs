@@ -10,7 +10,8 @@
 //! **Looking more than once** makes no false win likelier. The main comparison ends before its time only where the environment
 //! loses: every point is resolved, and the interval of the gain lies below the least one that ships. So it can pass at one look alone, which
 //! comes when rounds or time are over, whoever is ahead. The rounds of the settings come after a pass and share no sample
-//! with it; they can only take settings away, and the reduced candidate must pass again. A setting may be kept early only with a P(faster) that
+//! with it; they can only take settings away. The reduced candidate must pass in rounds of its own, and where those leave its gain open, what
+//! passed before ships as it is. A setting may be kept early only with a P(faster) that
 //! ten looks more do not wear out ([`AblationVerdict::is_settled`]), and dropped early where its gain is ruled out.
 //!
 //! **Time.** When the time is over, what runs still takes its least rounds: [`MIN_ROUNDS`] of two or three arms for each candidate, and six of
@@ -122,6 +123,7 @@ impl Verification<'_> {
         verified.left_out.extend(drop_unwritable(&mut candidate, engine));
         let mut may_fall_back = true;
         let mut until_s = self.until_s;
+        let mut whole: Option<Box<Verified>> = None;
         for attempt in 0..MAX_ATTEMPTS {
             if candidate.is_empty() {
                 break;
@@ -131,11 +133,19 @@ impl Verification<'_> {
             let next = match self.attempt(bench, &candidate, may_ablate, time, &mut verified, deployer)? {
                 Attempt::Over => break,
                 Attempt::Reduced(reduced) => Some(reduced),
+                Attempt::WithoutSettings { passed, reduced } => {
+                    whole = passed;
+                    Some(reduced)
+                }
+                Attempt::EnvironmentFails { is_open: true } if whole.is_some() => {
+                    whole.take().into_iter().for_each(|whole| take_back(*whole, &mut verified, deployer));
+                    None
+                }
                 // Rules were measured under the environment that does not ship; those of the first one may still hold.
-                Attempt::EnvironmentFails if std::mem::take(&mut may_fall_back) => {
+                Attempt::EnvironmentFails { .. } if std::mem::take(&mut may_fall_back) => {
                     Some(fallback(outcome, &thresholds, engine, &mut verified))
                 }
-                Attempt::EnvironmentFails => None,
+                Attempt::EnvironmentFails { .. } => None,
                 Attempt::Broken { arm: DEFAULT, why } => {
                     verified.give_up(format!("the default arm fails: {why}"));
                     None
@@ -189,24 +199,27 @@ impl Verification<'_> {
         if self.objective == Objective::TimePerStep {
             verified.step = verdict::step_time(&self.steps(), &data.points, &verdict, &judging);
         }
-        let (ships, recheck) = (!verdict.shipped_environment.is_empty(), verdict.recheck.clone());
+        let recheck = verdict.recheck.clone();
+        let environment = verdict.environment.as_ref().map(|judged| (judged.ships, judged.is_open(thresholds)));
         verified.verdict = Some(verdict);
-        if !ships && !candidate.environment.is_empty() {
-            return Ok(Attempt::EnvironmentFails);
-        }
-        if ships && may_ablate {
-            let passed = recheck.as_ref().unwrap_or(candidate);
-            match self.ablate(bench, passed, (thresholds, until_s), verified, deployer)? {
-                Ablated::Broken(why) => return Ok(Attempt::Broken { arm: CANDIDATE, why }),
-                Ablated::Dropped(names) if !names.is_empty() => {
-                    let mut reduced = passed.clone();
-                    reduced.environment.0.retain(|name, _| !names.contains(name));
-                    return Ok(Attempt::Reduced(reduced));
-                }
-                Ablated::Dropped(_) => {}
+        let ablated = match environment {
+            Some((false, is_open)) => return Ok(Attempt::EnvironmentFails { is_open }),
+            Some((true, _)) if may_ablate => {
+                let passed = recheck.as_ref().unwrap_or(candidate);
+                self.ablate(bench, passed, (thresholds, until_s), verified, deployer)?
             }
-        }
-        Ok(recheck.map_or(Attempt::Over, Attempt::Reduced))
+            _ => Ablated::Keeps,
+        };
+        Ok(match ablated {
+            Ablated::Keeps => recheck.map_or(Attempt::Over, Attempt::Reduced),
+            Ablated::Broken(why) => Attempt::Broken { arm: CANDIDATE, why },
+            Ablated::Reduced(reduced) => {
+                // With rules that do not ship, it was not measured as a whole either.
+                let passed = recheck.is_none().then(|| Box::new(verified.clone()));
+                verified.leave_out_settings();
+                Attempt::WithoutSettings { passed, reduced }
+            }
+        })
     }
 
     /// Calls per step and the default time of one call, for each point that could be measured.
@@ -276,7 +289,7 @@ impl Verification<'_> {
             let judge = |result: &AbResult| -> Vec<AblationVerdict> {
                 let one = |(index, ablation): (usize, &Ablation)| {
                     let data = result.between((index + 1, 0), &plan.points, |point| self.weight(point));
-                    verdict::judge_ablation(ablation, &data, thresholds)
+                    verdict::judge_ablation(ablation, &data, thresholds, result.rounds < plan.max_rounds)
                 };
                 ablations.iter().enumerate().map(one).collect()
             };
@@ -293,9 +306,13 @@ impl Verification<'_> {
             }
         }
         let names = verdict::dropped(&mut verdicts);
-        verified.left_out.extend(verdicts.iter().filter(|v| !v.keep).map(|v| format!("{}: {}", v.name, v.sentence)));
         verified.ablations = verdicts;
-        Ok(Ablated::Dropped(names))
+        if names.is_empty() {
+            return Ok(Ablated::Keeps);
+        }
+        let mut reduced = passed.clone();
+        reduced.environment.0.retain(|name, _| !names.contains(name));
+        Ok(Ablated::Reduced(reduced))
     }
 
     /// What the A/Bs of a candidate have in common: its points, and a share of the time that is left.
@@ -348,6 +365,17 @@ impl Verification<'_> {
     }
 }
 
+/// Without the settings that showed nothing of their own, the rounds that there was time for leave the gain open: that does not speak
+/// against the whole, which passed.
+fn take_back(whole: Verified, verified: &mut Verified, deployer: &mut impl Deployer) {
+    let names: Vec<&str> = whole.ablations.iter().filter(|v| !v.keep).map(|v| v.name.as_str()).collect();
+    let note =
+        format!("nothing of what passed: without {} the gain is not sure in the time that was left", names.join(", "));
+    whole.verdict.iter().for_each(|verdict| deployer.judged(verdict));
+    *verified = whole;
+    verified.left_out.push(note);
+}
+
 /// What is measured where the environment does not ship, or the search's candidate does not run.
 fn fallback(outcome: &SearchOutcome, thresholds: &Thresholds, engine: Engine, verified: &mut Verified) -> Candidate {
     let mut fallback = plan::fallback(outcome, thresholds.gain);
@@ -388,8 +416,10 @@ enum Measured {
 
 /// What came of comparing a candidate with itself without each setting.
 enum Ablated {
-    /// The names of the settings that go.
-    Dropped(Vec<String>),
+    /// Every setting stays.
+    Keeps,
+    /// What is left of it.
+    Reduced(Candidate),
     /// The candidate itself fails now.
     Broken(String),
 }
@@ -400,8 +430,10 @@ enum Attempt {
     Over,
     /// This is left of it, and was not measured as a whole.
     Reduced(Candidate),
-    /// Its environment does not ship.
-    EnvironmentFails,
+    /// It passed, unless that is absent, and this is left of it without the settings that show nothing of their own.
+    WithoutSettings { passed: Option<Box<Verified>>, reduced: Candidate },
+    /// Its environment does not ship; open is whether it might gain all the same.
+    EnvironmentFails { is_open: bool },
     /// An arm that fails again and again.
     Broken { arm: usize, why: String },
 }

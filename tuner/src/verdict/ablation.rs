@@ -58,16 +58,20 @@ impl AblationVerdict {
     }
 }
 
-/// Decides over an ablated setting: it stays if the points are clearly faster with it than without.
+/// Decides over an ablated setting: it stays if the points are clearly faster with it than without. Where the time was over before the
+/// rounds were (`is_cut`), few rounds can show that of no small gain; as all together have passed, the typical value decides then.
 ///
 /// `data` holds the times without the setting as its default arm, and those of the full candidate as its candidate arm. A setting
 /// whose ablation was not measured stays. Settings are judged one by one: when several go, verify what remains.
-pub fn judge_ablation(ablation: &Ablation, data: &[AbPoint], thresholds: &Thresholds) -> AblationVerdict {
+pub fn judge_ablation(ablation: &Ablation, data: &[AbPoint], thresholds: &Thresholds, is_cut: bool) -> AblationVerdict {
     let arms: Vec<Arms<'_>> = data.iter().map(arms).collect();
     let speedup = compare(&arms, thresholds.objective, thresholds.design, thresholds.seed);
     let (keep, sentence) = match &speedup {
         None => (true, "stays: leaving it out was not measured".to_owned()),
         Some(speedup) if thresholds.is_faster(speedup) => (true, format!("stays: with it {}", show(speedup))),
+        Some(speedup) if is_cut && 1.0 + thresholds.gain <= speedup.median => {
+            (true, format!("stays, though the time was too short to make sure: with it {}", show(speedup)))
+        }
         Some(speedup) => (false, format!("left out: with it only {}", show(speedup))),
     };
     AblationVerdict { name: ablation.name.clone(), keep, speedup, sentence }
@@ -76,9 +80,10 @@ pub fn judge_ablation(ablation: &Ablation, data: &[AbPoint], thresholds: &Thresh
 /// The settings that go. All together were faster than none, so where none shows its worth alone, they stand in for each other or
 /// the rounds were too few to tell them apart: the one that shows most stays, to be measured on its own.
 pub fn dropped(verdicts: &mut [AblationVerdict]) -> Vec<String> {
-    if verdicts.iter().all(|verdict| !verdict.keep) {
-        let shown = |verdict: &&mut AblationVerdict| verdict.speedup.map_or(0.0, |speedup| speedup.median);
-        if let Some(best) = verdicts.iter_mut().max_by(|a, b| shown(a).total_cmp(&shown(b))) {
+    let shown = |verdict: &AblationVerdict| verdict.speedup.map_or(0.0, |speedup| speedup.median);
+    if !verdicts.iter().any(|verdict| verdict.keep && verdict.speedup.is_some()) {
+        let compared = verdicts.iter_mut().filter(|verdict| verdict.speedup.is_some());
+        if let Some(best) = compared.max_by(|a, b| shown(a).total_cmp(&shown(b))) {
             best.keep = true;
             best.sentence = "stays: one of them must be what all together gain".to_owned();
         }

@@ -173,6 +173,14 @@ pub struct EnvironmentVerdict {
     pub sentence: String,
 }
 
+impl EnvironmentVerdict {
+    /// Whether it does not ship for want of rounds alone: a gain that would is still possible.
+    pub fn is_open(&self, thresholds: &Thresholds) -> bool {
+        let is_open = |s: &Speedup| !thresholds.is_faster(s) && 1.0 + thresholds.gain <= s.high;
+        !self.ships && self.speedup.as_ref().is_some_and(is_open)
+    }
+}
+
 /// The decision over a candidate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {

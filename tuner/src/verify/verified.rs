@@ -47,6 +47,12 @@ impl Verified {
         Self { unverified: Some("the run was ended early".to_owned()), ..Self::nothing_yet(0) }
     }
 
+    /// Says of the settings that do not earn their place why they go.
+    pub(super) fn leave_out_settings(&mut self) {
+        let gone = self.ablations.iter().filter(|v| !v.keep).map(|v| format!("{}: {}", v.name, v.sentence));
+        self.left_out.extend(gone);
+    }
+
     /// What was measured before is no verdict on what is left, and that cannot be measured.
     pub(super) fn give_up(&mut self, why: String) {
         self.verdict = None;
