@@ -31,22 +31,48 @@ fn costly(choice: Choice) -> f64 {
     base + f64::from(choice.channels)
 }
 
+fn race(points: Vec<Point>, channels: &[u16]) -> Race {
+    let families = [Protocol::Simple, Protocol::Ll].into_iter();
+    let choices = families.flat_map(|protocol| channels.iter().map(move |count| choice(protocol, *count)));
+    let choices = BTreeMap::from([(Collective::AllReduce, choices.collect())]);
+    Race::new(&WeightedPoint::equal(points), &choices, RaceConfig::standard(1), None, Quarantine::default())
+}
+
+fn timing(time_us: f64) -> Timing {
+    let (slowest_us, median_us, max_us) = (time_us, time_us, time_us);
+    Timing { time_us, slowest_us, median_us, max_us, cpu_us: 0.0, iterations: 1, selected: None }
+}
+
+/// Races at one point until there is nothing left to ask, where the engine gives so many channels at least and at most.
+fn run_between(channels: &[u16], least: u16, most: u16) -> (Vec<Option<Choice>>, Option<Choice>) {
+    let mut race = race(vec![Point { collective: Collective::AllReduce, bytes: 1 << 20 }], channels);
+    let mut asked = Vec::new();
+    while let Some(items) = race.next() {
+        for (item, choice) in items.iter().map(|item| item.choice).enumerate() {
+            asked.push(choice);
+            let selected = choice.map(|asked| Choice { channels: asked.channels.clamp(least, most), ..asked });
+            let timing = timing(selected.map_or(50.0, carried));
+            let outcome = match selected {
+                Some(selected) if choice != Some(selected) => Outcome::Substituted { selected, timing },
+                _ => Outcome::Timed(timing),
+            };
+            race.tell(&Sample { item, process: 0, outcome });
+        }
+    }
+    let pick = race.picks().into_iter().next().unwrap();
+    (asked, pick.choice)
+}
+
 /// The choices that were asked first, so many of them, and the picks then.
 fn run(time_us: impl Fn(Choice) -> f64, samples: usize) -> (Vec<Choice>, Vec<Choice>) {
     let points: Vec<Point> =
         (0..6).map(|step| Point { collective: Collective::AllReduce, bytes: 1 << (18 + step) }).collect();
-    let choices = [Protocol::Simple, Protocol::Ll].into_iter().flat_map(|p| CHANNELS.map(|count| choice(p, count)));
-    let choices = BTreeMap::from([(Collective::AllReduce, choices.collect())]);
-    let config = RaceConfig::standard(1);
-    let mut race = Race::new(&WeightedPoint::equal(points), &choices, config, None, Quarantine::default());
+    let mut race = race(points, &CHANNELS);
     let mut asked = Vec::new();
     while asked.len() < samples {
         let items = race.next().unwrap();
         for (item, choice) in items.iter().enumerate().filter_map(|(item, asked)| Some((item, asked.choice?))) {
-            let time_us = time_us(choice);
-            let (slowest_us, median_us, max_us) = (time_us, time_us, time_us);
-            let timing = Timing { time_us, slowest_us, median_us, max_us, cpu_us: 0.0, iterations: 1, selected: None };
-            race.tell(&Sample { item, process: 0, outcome: Outcome::Timed(timing) });
+            race.tell(&Sample { item, process: 0, outcome: Outcome::Timed(timing(time_us(choice))) });
             asked.push(choice);
         }
     }
@@ -66,4 +92,31 @@ fn where_channels_gain_nothing_the_others_widest_has_no_turn_of_its_own() {
     let opening = 3 * 6;
     let (asked, _) = run(costly, opening + 1);
     assert!(asked[opening..].iter().any(|asked| *asked != choice(Protocol::Simple, 24)), "{asked:?}");
+}
+
+#[test]
+fn channels_that_the_engine_does_not_give_are_asked_for_once() {
+    for (least, most, best) in
+        [(4, 64, choice(Protocol::Ll, 24)), (1, 8, choice(Protocol::Simple, 8)), (4, 4, choice(Protocol::Simple, 4))]
+    {
+        let (asked, pick) = run_between(&CHANNELS, least, most);
+        assert_eq!(pick, Some(best), "{least} to {most}");
+        let given = asked.iter().flatten().filter(|asked| (least..=most).contains(&asked.channels)).count();
+        // Two scripts at most have some: the low ones and the high ones.
+        assert!(asked.len() - given <= 8, "{least} to {most}: {asked:?}");
+        assert!(
+            asked.iter().all(|once| once.is_none_or(|once| {
+                let times = asked.iter().filter(|asked| **asked == Some(once)).count();
+                (least..=most).contains(&once.channels) || times == 1
+            })),
+            "{least} to {most}: {asked:?}"
+        );
+    }
+}
+
+#[test]
+fn where_every_choice_runs_as_something_else_the_own_choice_is_measured() {
+    let (asked, pick) = run_between(&[1, 2], 3, 64);
+    assert_eq!(pick, None);
+    assert!(3 <= asked.iter().filter(|asked| asked.is_none()).count(), "{asked:?}");
 }

@@ -57,6 +57,12 @@ pub(super) fn interfaces(nodes: &[Node<'_>]) -> Option<(Offer, Vec<Finding>)> {
     Some((offer, findings))
 }
 
+/// Interfaces that carry data where nothing is said, on the node that has the most of them.
+pub(super) fn by_default(nodes: &[Node<'_>]) -> usize {
+    let of = |node: &Node<'_>| node.machine.interfaces.iter().filter(|i| is_candidate(i) && !is_local(&i.name)).count();
+    nodes.iter().map(of).max().unwrap_or(0)
+}
+
 /// Interfaces of any node that have an IPv4 address and are no loopback: those of the first node in its order, then the others.
 fn names<'n>(nodes: &[Node<'n>]) -> Vec<&'n str> {
     let of = |node: &Node<'n>| {

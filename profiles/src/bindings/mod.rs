@@ -72,6 +72,8 @@ pub struct Bindings {
     pub idle: Vec<Idle>,
     /// Settings that together are the same as others.
     pub forbidden: Vec<Vec<Values>>,
+    /// Interfaces that carry data on a node where [`INTERFACES`] is not set, the most of any node; 0 where unknown.
+    pub interfaces: usize,
 }
 
 /// A variable that does nothing where another has some value: it is as good as unset there.
@@ -167,7 +169,7 @@ impl Bindings {
             offers.push(interfaces);
             findings.extend(odd);
         }
-        Self { offers, findings, idle, forbidden }
+        Self { offers, findings, idle, forbidden, interfaces: interfaces::by_default(nodes) }
     }
 
     /// What may be tried of a variable; `None` where nothing is known.

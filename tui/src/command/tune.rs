@@ -80,8 +80,7 @@ impl Again {
 
 pub(crate) fn demo(args: &DemoArgs, again: Option<Again>) -> Result<Exit, Failure> {
     let mut cluster = super::cluster_at(hosts::this_machine(hosts::LOCAL_RANKS), &super::announce)?;
-    // Its ranks need no network, and the engine takes a channel at least for each interface: with those of containers, more than
-    // the demo tries.
+    // Its ranks need no network, and the engine takes a channel at least for each interface, those of containers too.
     if std::env::var_os(INTERFACES).is_none() {
         cluster.environment.push((INTERFACES.to_owned(), LOOPBACK.to_owned()));
     }

@@ -1,6 +1,6 @@
 //! One point of a race: who runs there, and how its cells are linked.
 
-use std::collections::BTreeMap;
+use std::{cmp::Ordering, collections::BTreeMap};
 
 use gdrtune_profiles::vocab::{Choice, Point};
 
@@ -66,21 +66,28 @@ impl Lane {
         known.unwrap_or(PRIOR_NOISE) / (samples.max(1) as f64).sqrt()
     }
 
-    /// Takes out what would only run as `selected` again: the engine gave that many channels where more were asked for.
-    pub(super) fn cap_channels(&mut self, selected: Choice) {
-        let is_wider = |choice: Choice| {
-            (choice.algorithm, choice.protocol) == (selected.algorithm, selected.protocol)
-                && selected.channels < choice.channels
+    /// Takes out what would only run as `selected` again: with as many channels as were asked for or beyond, seen from those that
+    /// the engine gave instead. It may give fewer (NCCL on a short message) or more (one for each rail at least).
+    pub(super) fn narrow_channels(&mut self, asked: Choice, selected: Choice) {
+        if selected.channels == 0 || family(asked) != family(selected) {
+            return;
+        }
+        let would_run_as_selected = |channels: u16| match asked.channels.cmp(&selected.channels) {
+            Ordering::Greater => selected.channels < channels,
+            Ordering::Less => channels < selected.channels,
+            Ordering::Equal => false,
         };
-        for entrant in self.entrants.iter_mut().filter(|entrant| 0 < selected.channels && is_wider(entrant.choice)) {
+        let is_beyond =
+            |e: &&mut Entrant| family(e.choice) == family(selected) && would_run_as_selected(e.choice.channels);
+        for entrant in self.entrants.iter_mut().filter(is_beyond) {
             entrant.gone = true;
             entrant.reported = true;
         }
     }
 
-    /// Whether there is nothing to choose from: only the engine's own choice can be asked for.
+    /// Whether there is nothing to choose from (any more): only the engine's own choice can be asked for.
     pub(super) fn has_no_choice(&self) -> bool {
-        self.entrants.iter().all(|entrant| entrant.aside)
+        self.entrants.iter().all(Entrant::is_out)
     }
 
     /// Entrants by (algorithm, protocol), channels rising; those that the user's pins allow.

@@ -291,7 +291,7 @@ impl Race {
         entrant.reported = true;
         self.drops.push(Dropped { point, choice, why: reason(outcome) });
         if let Outcome::Substituted { selected, .. } = outcome {
-            lane.cap_channels(*selected);
+            lane.narrow_channels(choice, *selected);
         }
         if self.quarantine.note(point.collective, choice, outcome) {
             self.apply_quarantine();

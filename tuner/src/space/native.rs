@@ -12,11 +12,25 @@ use super::{Facts, Transport};
 /// Channel counts that are tried where the space names none.
 const CHANNELS: [u16; 4] = [1, 2, 4, 8];
 
+/// Most interfaces that the engine binds: NCCL's own limit (`MAX_IFS`, `src/include/socket.h`).
+const MOST_INTERFACES: u16 = 16;
+
 pub(super) fn choices(facts: &Facts) -> BTreeMap<Collective, Vec<Choice>> {
-    let counts = facts.selection.channels.as_deref().unwrap_or(&CHANNELS);
-    let counts: Vec<u16> = counts.iter().copied().filter(|count| *count <= facts.max_channels.max(1)).collect();
+    let counts = counts(facts);
     let of = |collective: &Collective| (*collective, choices_of(*collective, &counts));
     facts.collectives.iter().filter(|collective| collective.has_choice()).map(of).collect()
+}
+
+/// Channel counts to try. The engine takes a channel for each interface at least, so that fewer than those would all run as something
+/// else: where no count is that high, theirs is tried too. Lower ones remain, for environments that bind fewer interfaces.
+fn counts(facts: &Facts) -> Vec<u16> {
+    let wanted = facts.selection.channels.as_deref().unwrap_or(&CHANNELS);
+    let mut counts: Vec<u16> = wanted.iter().copied().filter(|count| *count <= facts.max_channels.max(1)).collect();
+    let fewest = u16::try_from(facts.bindings.interfaces).unwrap_or(u16::MAX).min(MOST_INTERFACES);
+    if !counts.is_empty() && counts.iter().all(|count| *count < fewest) && facts.nccl.transport != Transport::Verbs {
+        counts.push(fewest);
+    }
+    counts
 }
 
 fn choices_of(collective: Collective, counts: &[u16]) -> Vec<Choice> {
@@ -55,23 +69,43 @@ mod tests {
     use super::*;
     use crate::space::{NcclFacts, Space, tests::bindings};
 
+    fn facts(interfaces: &[&str], preset: &str, transport: Transport) -> Facts {
+        Facts {
+            engine: Engine::Native,
+            nodes: 2,
+            ranks: 2,
+            bindings: bindings(interfaces, 2),
+            collectives: vec![Collective::AllReduce],
+            max_channels: 8,
+            selection: SpaceFile::preset(preset).unwrap().selection,
+            adds: Vec::new(),
+            pins: BTreeMap::new(),
+            excludes: std::collections::BTreeSet::new(),
+            forced: std::collections::BTreeSet::new(),
+            nccl: NcclFacts { transport, ..NcclFacts::default() },
+        }
+    }
+
+    #[test]
+    fn some_choice_has_a_channel_for_each_interface() {
+        let names: Vec<String> = (0..12).map(|at| format!("eth{at}")).collect();
+        let channels = |interfaces: usize, preset, transport| {
+            let names: Vec<&str> = names.iter().take(interfaces).map(String::as_str).collect();
+            let space = Space::build(&facts(&names, preset, transport)).unwrap().space;
+            let counts = space.choices[&Collective::AllReduce].iter().map(|choice| choice.channels);
+            counts.collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>()
+        };
+        let tcp = Transport::Unknown;
+        assert_eq!(channels(2, SpaceFile::DEMO, tcp), [1, 2]);
+        assert_eq!(channels(3, SpaceFile::DEMO, tcp), [1, 2, 3]);
+        assert_eq!(channels(12, SpaceFile::STANDARD, tcp), [1, 2, 4, 8, 12]);
+        assert_eq!(channels(12, SpaceFile::STANDARD, Transport::Verbs), [1, 2, 4, 8], "they carry nothing there");
+    }
+
     #[test]
     fn what_is_bound_is_what_carries_data() {
         let built = |transport| {
-            let facts = Facts {
-                engine: Engine::Native,
-                nodes: 2,
-                ranks: 2,
-                bindings: bindings(&["eth0", "eth1"], 2),
-                collectives: vec![Collective::AllReduce],
-                max_channels: 8,
-                selection: SpaceFile::preset(SpaceFile::STANDARD).unwrap().selection,
-                adds: Vec::new(),
-                pins: BTreeMap::new(),
-                excludes: std::collections::BTreeSet::new(),
-                forced: std::collections::BTreeSet::new(),
-                nccl: NcclFacts { transport, ..NcclFacts::default() },
-            };
+            let facts = facts(&["eth0", "eth1"], SpaceFile::STANDARD, transport);
             let built = Space::build(&facts).unwrap();
             let values = |name: &str| {
                 let found = built.space.dimensions.iter().find(|dimension| dimension.name == name);
