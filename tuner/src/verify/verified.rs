@@ -69,6 +69,12 @@ impl Verified {
         self.effective().is_none_or(Verdict::keeps_defaults)
     }
 
+    /// Whether nothing ships for want of knowing more, and not because the defaults are best.
+    pub fn is_inconclusive(&self) -> bool {
+        let is_noisy = self.verdict.as_ref().is_some_and(|verdict| 0 < noisy_points(verdict));
+        self.keeps_defaults() && self.withdrawn.is_none() && (self.unverified.is_some() || is_noisy)
+    }
+
     /// The environment that ships.
     pub fn environment(&self) -> Environment {
         self.effective().map(|verdict| verdict.shipped_environment.clone()).unwrap_or_default()
@@ -216,7 +222,7 @@ mod tests {
         noisy.verdict.as_mut().unwrap().points = points;
         let headline = noisy.headline();
         let want = "2 of 2 points are too noisy to say: spread 40 %, need about 300 s more; give a larger --budget";
-        assert!(headline.contains(want), "{headline}");
+        assert!(headline.contains(want) && noisy.is_inconclusive(), "{headline}");
         assert_eq!(noisy.losses(), []);
     }
 
@@ -239,6 +245,8 @@ mod tests {
         };
         assert_eq!(said(Some("1048576")), ["allreduce 1K loses 1.3 % [0.4 %, 2.2 %]"]);
         assert_eq!(said(None), Vec::<String>::new(), "the defaults stay");
+        assert!(!verified(None).is_inconclusive() && !verified(Some("1048576")).is_inconclusive());
+        assert!(Verified::ended_early().is_inconclusive());
     }
 
     #[test]
