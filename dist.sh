@@ -2,7 +2,7 @@
 # dist.sh [FOLDER]
 # Release builds for x86_64 and aarch64 against an old glibc, so that they run on old systems, too: FOLDER (dist) gets
 #   gdrtune-x86_64, gdrtune-aarch64      for --agent-dir FOLDER
-#   gdrtune-VERSION-TARGET.tar.gz        the executable as `gdrtune`, with README.md and LICENSE
+#   gdrtune-VERSION-TARGET.tar.gz        the executable as `gdrtune`, with README.md, the manual (docs/) and LICENSE
 #   SHA256SUMS
 # Needs cargo-zigbuild with zig (`pip install ziglang cargo-zigbuild`) and Rust's libraries of both targets (`rustup target add
 # aarch64-unknown-linux-gnu`). All builds are of one source, so they work with each other.
@@ -46,6 +46,8 @@ for target in "${targets[@]}"; do
   mkdir "$staging/$folder"
   install -m 755 "$built_file" "$staging/$folder/gdrtune"
   install -m 644 README.md LICENSE "$staging/$folder/"
+  mkdir "$staging/$folder/docs"
+  install -m 644 docs/*.md "$staging/$folder/docs/"
   tar -C "$staging" --owner=0 --group=0 --numeric-owner -czf "$out/$folder.tar.gz" "$folder"
   rm -rf "$staging"
 done

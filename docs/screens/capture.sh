@@ -4,7 +4,7 @@
 # Four virtual hosts (testenv/vhosts.sh) with a fast and a slow rail, real ssh, the native engine, and a terminal in tmux: all views are
 # visited, the search is paused, a knob pinned, a measurement skipped, rows filtered and exported, budget added, the profile so far
 # written, and the search stopped, verified and written. Each screen becomes FOLDER/NAME.txt (this folder), and those of this folder
-# go into docs/terminal-ui.md (insert.py). Whatever is not on the screen as it should be ends it with 1. Needs root, tmux, python3
+# go into docs/terminal-ui.md and README.md (insert.py). Whatever is not on the screen as it should be ends it with 1. Needs root, tmux, python3
 # and what testenv needs; takes about two minutes.
 set -euo pipefail
 [ $# -ge 1 ] || { awk 'NR == 1 { next } !/^#/ { exit } { sub(/^# ?/, ""); print }' "$0" >&2; exit 2; }

@@ -1,10 +1,10 @@
-"""Puts the screens of this folder into docs/terminal-ui.md: each block after `<!-- screen NAME -->` becomes NAME.txt."""
+"""Puts the screens of this folder into docs/terminal-ui.md and README.md: each block after `<!-- screen NAME -->` becomes NAME.txt."""
 
 import pathlib
 import re
 
 here = pathlib.Path(__file__).resolve().parent
-page = here.parent / "terminal-ui.md"
+pages = [here.parent / "terminal-ui.md", here.parent.parent / "README.md"]
 
 
 def block(match: re.Match) -> str:
@@ -12,5 +12,6 @@ def block(match: re.Match) -> str:
     return f"<!-- screen {match[1]} -->\n```text\n{screen}\n```"
 
 
-text = page.read_text()
-page.write_text(re.sub(r"<!-- screen (\S+) -->\n```text\n.*?\n```", block, text, flags=re.DOTALL))
+for page in pages:
+    text = page.read_text()
+    page.write_text(re.sub(r"<!-- screen (\S+) -->\n```text\n.*?\n```", block, text, flags=re.DOTALL))

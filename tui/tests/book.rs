@@ -23,7 +23,10 @@ use gdrtune_profiles::emit::Format;
 use markdown::{Block, Mark, blocks, console};
 
 /// Chapters whose commands need nothing but this machine.
-const HERE: [&str; 12] = [
+const HERE: [&str; 15] = [
+    "tuning.md",
+    "engines.md",
+    "runs.md",
     "questions.md",
     "formats.md",
     "apply.md",

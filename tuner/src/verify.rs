@@ -369,8 +369,10 @@ impl Verification<'_> {
 /// against the whole, which passed.
 fn take_back(whole: Verified, verified: &mut Verified, deployer: &mut impl Deployer) {
     let names: Vec<&str> = whole.ablations.iter().filter(|v| !v.keep).map(|v| v.name.as_str()).collect();
-    let note =
-        format!("nothing of what passed: without {} the gain is not sure in the time that was left", names.join(", "));
+    let note = format!(
+        "all but {}: without, the gain is not sure with the rounds that there was time for, so what passed ships as a whole",
+        names.join(", ")
+    );
     whole.verdict.iter().for_each(|verdict| deployer.judged(verdict));
     *verified = whole;
     verified.left_out.push(note);

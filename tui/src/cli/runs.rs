@@ -53,7 +53,7 @@ pub(crate) struct ExportArgs {
     /// Which run.
     #[command(flatten)]
     pub(crate) run: RunArgs,
-    /// Format; all have the same columns, which README.md explains
+    /// Format; all have the same columns, which docs/runs.md explains
     #[arg(long, value_enum, default_value_t = ExportFormat::Csv)]
     pub(crate) format: ExportFormat,
     /// File to write, whole or not at all (default: standard output)

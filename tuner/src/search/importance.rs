@@ -7,7 +7,7 @@ use std::fmt;
 
 use rand::{SeedableRng, rngs::SmallRng, seq::IndexedRandom as _};
 
-use super::surrogate::{Estimate, Observation, Surrogate};
+use super::surrogate::{Estimate, Observation, Prior, Surrogate};
 use crate::space::Dimension;
 
 /// Environments that the report learns from at most: the effort grows with the cube of their number.
@@ -94,7 +94,9 @@ pub(super) fn importance(dimensions: &[Dimension], observations: &[Observation],
         let mut random = SmallRng::seed_from_u64(seed);
         known = known.choose_multiple(&mut random, MOST_LEARNED).cloned().collect();
     }
-    let Some(model) = Surrogate::fit_in_hindsight(&known, dimensions.len()) else { return Vec::new() };
+    let Some(model) = Surrogate::fit_in_hindsight(&known, &vec![Prior::Usual; dimensions.len()]) else {
+        return Vec::new();
+    };
     let cost = |o: &&Observation| model.predict(&o.vector).mean;
     let Some(home) = known.iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).map(|o| &o.vector) else {
         return Vec::new();

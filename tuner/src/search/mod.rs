@@ -16,7 +16,10 @@ use argmin::{
     core::{CostFunction, Error, Executor, Solver},
     solver::simulatedannealing::{Anneal, SimulatedAnnealing},
 };
-use gdrtune_profiles::vocab::{Environment, Point};
+use gdrtune_profiles::{
+    knob::{self, Kind},
+    vocab::{Environment, Point},
+};
 use rand::{SeedableRng, rngs::SmallRng};
 
 use crate::{
@@ -30,7 +33,7 @@ use evaluator::{Evaluator, Stop};
 pub use importance::{Effect, KnobImportance};
 use model::{ModelBased, Survey};
 use solver::{CoordinateDescent, Exhaustive, Random, SolverState, Vector};
-use surrogate::Observation;
+use surrogate::{Observation, Prior};
 
 /// Spaces up to this many environments are tried in full by `auto`.
 const FEW_ENVIRONMENTS: usize = 4;
@@ -338,12 +341,19 @@ impl Anneal for &Landscape<'_> {
     }
 }
 
+/// What is expected of each dimension of a space.
+fn priors(space: &Space) -> Vec<Prior> {
+    let binds = |name: &str| knob::knob(name).is_some_and(|knob| matches!(knob.kind, Kind::Interfaces | Kind::Hcas));
+    let prior = |name: &str| if binds(name) { Prior::Binding } else { Prior::Usual };
+    space.dimensions.iter().map(|dimension| prior(&dimension.name)).collect()
+}
+
 /// Runs the plan's strategy; gives the landscape back, and the solver's error if it had one.
 fn solve<'a>(landscape: Landscape<'a>, plan: &SearchPlan, space: &Space) -> (Landscape<'a>, Option<String>) {
     let shape = space.shape();
     let environments = space.environments();
     let result = match plan.strategy {
-        strategy if strategy.is_model(space) => execute(&landscape, ModelBased::new(shape, plan.seed)),
+        strategy if strategy.is_model(space) => execute(&landscape, ModelBased::new(shape, priors(space), plan.seed)),
         Strategy::Auto | Strategy::Model | Strategy::Exhaustive => execute(&landscape, Exhaustive::new(shape)),
         Strategy::CoordinateDescent => execute(&landscape, CoordinateDescent::new(shape, RESTARTS, plan.seed)),
         Strategy::Random => execute(&landscape, Random::new(shape, environments.saturating_mul(2), plan.seed)),

@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng, rngs::SmallRng};
 
 use super::{
     solver::{SolverState, Step, Vector, done, first, random_vector},
-    surrogate::{Estimate, Observation, Surrogate},
+    surrogate::{Estimate, Observation, Prior, Surrogate},
 };
 use crate::race::expected_fall;
 
@@ -35,6 +35,7 @@ pub(super) trait Survey {
 #[derive(Debug)]
 pub(super) struct ModelBased {
     shape: Vec<usize>,
+    priors: Vec<Prior>,
     seen: Vec<Observation>,
     random: SmallRng,
     /// What to try next; `None` when nothing promises enough.
@@ -42,9 +43,9 @@ pub(super) struct ModelBased {
 }
 
 impl ModelBased {
-    /// A solver over dimensions with `shape[i]` values each.
-    pub(super) fn new(shape: Vec<usize>, seed: u64) -> Self {
-        Self { shape, seen: Vec::new(), random: SmallRng::seed_from_u64(seed), next: None }
+    /// A solver over dimensions with `shape[i]` values each, of which `priors[i]` is expected.
+    pub(super) fn new(shape: Vec<usize>, priors: Vec<Prior>, seed: u64) -> Self {
+        Self { shape, priors, seen: Vec::new(), random: SmallRng::seed_from_u64(seed), next: None }
     }
 
     fn learn<O: Survey>(&mut self, problem: &Problem<O>) {
@@ -54,7 +55,7 @@ impl ModelBased {
     }
 
     fn most_promising(&mut self, survey: &impl Survey) -> Option<Vector> {
-        let Some(model) = Surrogate::fit(&self.seen, self.shape.len()) else { return self.any_untried(survey) };
+        let Some(model) = Surrogate::fit(&self.seen, &self.priors) else { return self.any_untried(survey) };
         // With pins, what stands for another vector is no choice any more.
         let is_open = |o: &&Observation| survey.canonical(&o.vector).as_ref() == Some(&o.vector);
         let open = self.seen.iter().filter(is_open);

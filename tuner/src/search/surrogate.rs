@@ -8,9 +8,13 @@
 
 use super::solver::Vector;
 
-/// Scales (standard deviations, percent) that the effects of a dimension may have, and how likely each is beforehand:
-/// most process-level knobs do next to nothing, few do a lot.
-const SCALES: [(f64, f64); 5] = [(0.3, 0.30), (1.0, 0.20), (3.0, 0.20), (10.0, 0.20), (30.0, 0.10)];
+/// Scales (standard deviations, percent) that the effects of a dimension may have, and below how likely each is beforehand: most
+/// process-level knobs do next to nothing, few do a lot.
+const SCALES: [f64; 5] = [0.3, 1.0, 3.0, 10.0, 30.0];
+const USUAL_ODDS: [f64; 5] = [0.30, 0.20, 0.20, 0.20, 0.10];
+/// The same of what binds a job to devices: a wrong one costs a tenth to more than half of a step, and that other knobs do nothing
+/// says nothing of it.
+const BINDING_ODDS: [f64; 5] = [0.10, 0.10, 0.15, 0.30, 0.35];
 /// How many tried dimensions the expectation above counts as.
 const PRIOR_DIMENSIONS: f64 = 4.0;
 /// Standard deviation of the constant, percent: unknown.
@@ -28,6 +32,15 @@ const ALIKE: f64 = 0.5;
 const FAR: f64 = 60.0;
 /// Rounds over the dimensions to learn their scales.
 const ROUNDS: usize = 3;
+
+/// What is expected of a dimension before anything is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Prior {
+    /// What the others that were tried did.
+    Usual,
+    /// That it may do a lot, whatever the others did.
+    Binding,
+}
 
 /// A vector's cost with its standard error, both in percent.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,19 +78,19 @@ pub(super) struct Surrogate {
 }
 
 impl Surrogate {
-    /// Fits the model to what was observed over `dimensions` dimensions; `None` without a finite cost.
-    pub(super) fn fit(observations: &[Observation], dimensions: usize) -> Option<Self> {
+    /// Fits the model to what was observed, with what is expected of each dimension; `None` without a finite cost.
+    pub(super) fn fit(observations: &[Observation], priors: &[Prior]) -> Option<Self> {
         let observations = drawn_in(observations)?;
-        let scales = learn(&observations, dimensions, TOGETHER);
+        let scales = learn(&observations, priors, TOGETHER);
         Self::of(observations, scales)
     }
 
     /// The model for looking back: with all costs as they are, however far above the least one, and with what values do together
     /// learnt. No cost may be infinite.
-    pub(super) fn fit_in_hindsight(observations: &[Observation], dimensions: usize) -> Option<Self> {
+    pub(super) fn fit_in_hindsight(observations: &[Observation], priors: &[Prior]) -> Option<Self> {
         let costs: Vec<f64> = observations.iter().map(|o| o.cost).collect();
         let fit = |together: f64| {
-            let model = Self::of(observations.to_vec(), learn(observations, dimensions, together))?;
+            let model = Self::of(observations.to_vec(), learn(observations, priors, together))?;
             Some((model.factor.log_likelihood(&costs), model))
         };
         let fits = TOGETHERS.into_iter().filter(|_| !observations.is_empty()).filter_map(fit);
@@ -133,32 +146,44 @@ fn drawn_in(observations: &[Observation]) -> Option<Vec<Observation>> {
 }
 
 /// How large the effects of each dimension are.
-fn learn(observations: &[Observation], dimensions: usize, together: f64) -> Scales {
-    let varied: Vec<usize> =
-        (0..dimensions).filter(|d| observations.iter().any(|o| o.vector[*d] != observations[0].vector[*d])).collect();
-    let mut odds: Vec<f64> = SCALES.iter().map(|(_, odds)| *odds).collect();
-    let mut scales = Scales { variances: vec![expected_variance(&odds); dimensions], together };
+fn learn(observations: &[Observation], priors: &[Prior], together: f64) -> Scales {
+    let is_varied = |d: usize| observations.iter().any(|o| o.vector[d] != observations[0].vector[d]);
+    let mut usual = USUAL_ODDS.to_vec();
+    let variances = priors.iter().map(|prior| expected_variance(prior.odds(&usual))).collect();
+    let mut scales = Scales { variances, together };
     for _ in 0..ROUNDS {
-        let mut sums: Vec<f64> = SCALES.iter().map(|(_, odds)| PRIOR_DIMENSIONS * odds).collect();
-        for &dimension in &varied {
-            let posterior = scale_odds(observations, &mut scales, dimension, &odds);
+        let mut sums: Vec<f64> = USUAL_ODDS.iter().map(|odds| PRIOR_DIMENSIONS * odds).collect();
+        for (dimension, prior) in priors.iter().enumerate().filter(|(dimension, _)| is_varied(*dimension)) {
+            let posterior = scale_odds(observations, &mut scales, dimension, prior.odds(&usual));
             scales.variances[dimension] = expected_variance(&posterior);
-            sums.iter_mut().zip(&posterior).for_each(|(sum, odds)| *sum += odds);
+            if *prior == Prior::Usual {
+                sums.iter_mut().zip(&posterior).for_each(|(sum, odds)| *sum += odds);
+            }
         }
         let total: f64 = sums.iter().sum();
-        odds = sums.iter().map(|sum| sum / total).collect();
-        for dimension in (0..dimensions).filter(|d| !varied.contains(d)) {
-            scales.variances[dimension] = expected_variance(&odds);
+        usual = sums.iter().map(|sum| sum / total).collect();
+        for (dimension, prior) in priors.iter().enumerate().filter(|(dimension, _)| !is_varied(*dimension)) {
+            scales.variances[dimension] = expected_variance(prior.odds(&usual));
         }
     }
     scales
+}
+
+impl Prior {
+    /// How likely each scale is, with what was learnt of the usual dimensions.
+    fn odds(self, usual: &[f64]) -> &[f64] {
+        match self {
+            Self::Usual => usual,
+            Self::Binding => &BINDING_ODDS,
+        }
+    }
 }
 
 /// How likely each scale of a dimension's effects is, the others' variances given.
 fn scale_odds(observations: &[Observation], scales: &mut Scales, dimension: usize, odds: &[f64]) -> Vec<f64> {
     let costs: Vec<f64> = observations.iter().map(|o| o.cost).collect();
     let mut logs = Vec::with_capacity(SCALES.len());
-    for ((scale, _), odds) in SCALES.iter().zip(odds) {
+    for (scale, odds) in SCALES.iter().zip(odds) {
         scales.variances[dimension] = scale * scale;
         let likelihood = Factor::of(observations, scales).map_or(f64::NEG_INFINITY, |f| f.log_likelihood(&costs));
         logs.push(likelihood + odds.max(1e-12).ln());
@@ -170,7 +195,7 @@ fn scale_odds(observations: &[Observation], scales: &mut Scales, dimension: usiz
 }
 
 fn expected_variance(odds: &[f64]) -> f64 {
-    SCALES.iter().zip(odds).map(|((scale, _), odds)| odds * scale * scale).sum()
+    SCALES.iter().zip(odds).map(|(scale, odds)| odds * scale * scale).sum()
 }
 
 fn covariance(left: &[usize], right: &[usize], scales: &Scales) -> f64 {
@@ -251,7 +276,7 @@ mod tests {
     #[test]
     fn effects_add_up_and_what_was_not_tried_is_uncertain() {
         let seen = [observed(&[0, 0, 0], 0.0), observed(&[1, 0, 0], -20.0), observed(&[0, 1, 0], -15.0)];
-        let model = Surrogate::fit(&seen, 3).unwrap();
+        let model = Surrogate::fit(&seen, &[Prior::Usual; 3]).unwrap();
         let both = model.predict(&[1, 1, 0]);
         assert!((-40.0..-25.0).contains(&both.mean), "{both:?}");
         let (known, open) = (model.predict(&[1, 0, 0]), model.predict(&[1, 0, 1]));
@@ -261,30 +286,32 @@ mod tests {
     }
 
     #[test]
-    fn dimensions_that_do_nothing_lower_what_is_expected_of_others() {
-        let dimensions = 9;
+    fn dimensions_that_do_nothing_lower_what_is_expected_of_others_but_not_of_devices() {
         let mut seen = vec![observed(&[0; 9], 0.0)];
-        let untried = |seen: &[Observation]| {
-            let mut vector = vec![0; dimensions];
+        let untried = |seen: &[Observation], prior: Prior| {
+            let mut priors = [Prior::Usual; 9];
+            priors[8] = prior;
+            let mut vector = [0; 9];
             vector[8] = 1;
-            Surrogate::fit(seen, dimensions).unwrap().predict(&vector).deviation
+            Surrogate::fit(seen, &priors).unwrap().predict(&vector).deviation
         };
-        let before = untried(&seen);
+        let before = [Prior::Usual, Prior::Binding].map(|prior| untried(&seen, prior));
         for dimension in 0..8 {
-            let mut vector = vec![0; dimensions];
+            let mut vector = vec![0; 9];
             vector[dimension] = 1;
             seen.push(observed(&vector, if dimension % 2 == 0 { 0.4 } else { -0.4 }));
         }
-        let after = untried(&seen);
-        assert!(after < 0.6 * before, "{before} {after}");
+        let after = [Prior::Usual, Prior::Binding].map(|prior| untried(&seen, prior));
+        assert!(after[0] < 0.6 * before[0], "{before:?} {after:?}");
+        assert!(before[0] < before[1] && 0.95 * before[1] < after[1], "{before:?} {after:?}");
     }
 
     #[test]
     fn an_environment_that_cannot_start_is_bad_news_for_its_value() {
         let seen = [observed(&[0, 0], 0.0), observed(&[1, 0], f64::INFINITY), observed(&[0, 1], -5.0)];
-        let model = Surrogate::fit(&seen, 2).unwrap();
+        let model = Surrogate::fit(&seen, &[Prior::Usual; 2]).unwrap();
         assert!(20.0 < model.predict(&[1, 1]).mean);
-        assert!(Surrogate::fit(&seen[1..2], 2).is_none());
-        assert!(Surrogate::fit(&[], 2).is_none());
+        assert!(Surrogate::fit(&seen[1..2], &[Prior::Usual; 2]).is_none());
+        assert!(Surrogate::fit(&[], &[Prior::Usual; 2]).is_none());
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gdrtune_profiles::{
     bindings::{
-        Bindings, CROSS_NIC, GDR_LEVEL, HCAS, Node,
+        Bindings, HCAS, Node,
         ceilings::{Ceiling, Ceilings, Memory, Outcome},
     },
     grammar::hca::HcaList,
@@ -116,10 +116,6 @@ fn a_storage_port_is_found_to_be_in_the_way() {
     }
 }
 
-fn is_binding(name: &str) -> bool {
-    [HCAS, CROSS_NIC, GDR_LEVEL].contains(&name)
-}
-
 /// Two rails that look alike, of which one is slower than half of the other.
 fn first_slow(environment: &Environment, point: Point, choice: Option<Choice>) -> Answer {
     even_shares(environment, point, choice, &[6.0, 24.0])
@@ -133,20 +129,11 @@ fn second_slow(environment: &Environment, point: Point, choice: Option<Choice>) 
 fn the_faster_of_two_rails_that_look_alike_wins_and_a_probe_says_so_before() {
     let machine = machine(2, &[200, 200]);
     let unknown = space(bindings(&machine, &Ceilings::default()), 4);
-    // Alone with what depends on it, the list is always found; among all knobs of the standard space with as few environments as fit
-    // into these trials, three searches of twenty never come to the better one.
-    let few = Space {
-        dimensions: unknown.dimensions.iter().filter(|d| is_binding(&d.name)).cloned().collect(),
-        ..unknown.clone()
-    };
-    let mut found = 0;
     for (model, best) in [(first_slow as Model, "=mlx5_1:1"), (second_slow, "=mlx5_0:1")] {
         for seed in 1..=10 {
-            assert_eq!(search(model, &few, seed).environment.get(HCAS), Some(best), "seed {seed}");
-            found += usize::from(search(model, &unknown, seed).environment.get(HCAS) == Some(best));
+            assert_eq!(search(model, &unknown, seed).environment.get(HCAS), Some(best), "seed {seed}");
         }
     }
-    assert!(14 <= found, "{found} of 20");
     let way = |hca: &str, node: &str, peer: &str, gbs| {
         let [hca, node, peer] = [hca, node, peer].map(str::to_owned);
         Ceiling { node, hca, port: 1, peer, memory: Memory::Host, outcome: Outcome::Measured { gbs, us: None } }

@@ -11,6 +11,7 @@ use crate::{
     race::{Pick, expected_fall},
     search::{
         importance::MOST_LEARNED,
+        priors,
         surrogate::{Estimate, Observation, Surrogate},
     },
     stats,
@@ -116,7 +117,7 @@ impl Evaluator<'_> {
     /// Learns what the knobs do from all environments so far.
     pub(super) fn learn_effects(&mut self) {
         let few = self.explored.len() <= MOST_LEARNED;
-        self.effects = Surrogate::fit(&self.observations(true), self.space.shape().len()).filter(|_| few);
+        self.effects = Surrogate::fit(&self.observations(true), &priors(self.space)).filter(|_| few);
     }
 
     /// Whether an environment may be no worse than the explored one, by what the knobs did so far.

@@ -22,9 +22,9 @@ pub(super) const CHECKS: &[Check] = &[
         [
             "nccl-version",
             "NCCL is 2.10 or newer",
-            "Versions of the libraries that were found. 2.10 brought bfloat16 and averages, which frameworks take for granted; before 2.24 gdrtune cannot set choices per call.",
+            "Versions of the libraries that were found. 2.10 brought bfloat16 and averages, which frameworks take for granted; before 2.21 gdrtune cannot set choices per call.",
             "install a newer NCCL",
-            "NCCL release notes 2.10.3, 2.24.3",
+            "NCCL release notes 2.10.3; NCCL src/include/nccl_tuner.h at v2.21.5 (ncclTuner_v2_t)",
         ],
         version,
     ),
@@ -96,8 +96,8 @@ const NO_VERSION: &str = "no NCCL library tells its version";
 fn version(node: &Node) -> Outcome {
     /// The first with bfloat16 (release notes of 2.10.3).
     const LEAST: Version = Version::new(2, 10);
-    /// The first with tuner API 4, which gdrtune's plugin needs to set choices per call.
-    const LIVE: Version = Version::new(2, 24);
+    /// The first with the oldest tuner API (2) that gdrtune's plugin has, by which it sets choices per call.
+    const LIVE: Version = Version::new(2, 21);
     if let Some(unknown) = unknown(node) {
         return unknown;
     }
@@ -114,7 +114,7 @@ fn version(node: &Node) -> Outcome {
         Outcome::pass(newest.to_string())
     } else {
         Fault::warn(middling.join(", "))
-            .fixed_by("install 2.24 or newer; with this one gdrtune tunes settings of processes only")
+            .fixed_by("install 2.21 or newer; with this one gdrtune tunes settings of processes only")
             .into()
     }
 }

@@ -224,7 +224,7 @@ pub(super) const CASES: &[Case] = &[
         }),
     ),
     ("nccl-version", "FAIL n2: 2.9.9 (", Second(|n| nccl(n).version = "2.9.9".into())),
-    ("nccl-version", "WARN n2: 2.21.5 (", Second(|n| nccl(n).version = "2.21.5".into())),
+    ("nccl-version", "WARN n2: 2.20.5 (", Second(|n| nccl(n).version = "2.20.5".into())),
     ("nccl-version", "SKIP n2: no NCCL library tells its version", Second(|n| nccl(n).version.clear())),
     (
         "nccl-cuda",
