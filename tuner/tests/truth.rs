@@ -246,11 +246,12 @@ fn ships_in_one_go(bench: &mut Simulated, outcome: &SearchOutcome, seed: u64, un
     candidates.extend(without.map(|a| Candidate { environment: a.environment, rules: Vec::new() }));
     let mut files = Files::of(bench);
     let mut arms = vec![Setup::Site];
-    arms.extend(files.deploy(&candidates).unwrap());
+    arms.extend(files.deploy(&candidates).unwrap_or_else(|error| panic!("{error}")));
     let points: Vec<Point> = outcome.defaults.keys().copied().collect();
     let plan =
         AbPlan { arms, points, repeats: 2, min_rounds: 7, max_rounds: 21, most_rounds: 42, resolve: 0.02, until_s };
-    let result = ab::interleave(bench, &plan, &mut files, &Cancel::new()).unwrap();
+    let result = ab::interleave(bench, &plan, &mut files, &Cancel::new());
+    let result = result.unwrap_or_else(|error| panic!("{error}"));
     let thresholds = Thresholds { design: Design::Rounds, ..Thresholds::standard(seed) };
     let verdict = verdict::verdict(&result.pairs(&plan.points, |_| 1.0), &thresholds, &candidate);
     !verdict.keeps_defaults()

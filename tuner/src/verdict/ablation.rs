@@ -85,7 +85,7 @@ pub fn dropped(verdicts: &mut [AblationVerdict]) -> Vec<String> {
         let compared = verdicts.iter_mut().filter(|verdict| verdict.speedup.is_some());
         if let Some(best) = compared.max_by(|a, b| shown(a).total_cmp(&shown(b))) {
             best.keep = true;
-            best.sentence = "stays: one of them must be what all together gain".to_owned();
+            "stays: one of them must be what all together gain".clone_into(&mut best.sentence);
         }
     }
     verdicts.iter().filter(|verdict| !verdict.keep).map(|verdict| verdict.name.clone()).collect()
