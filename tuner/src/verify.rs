@@ -253,10 +253,11 @@ impl Verification<'_> {
             ..self.ab_plan(bench, candidate, (thresholds, *until_s))
         };
         let is_lost = |result: &AbResult| {
+            if candidate.environment.is_empty() || !result.resolves(thresholds.gain) {
+                return false;
+            }
             let AbData { points, without_rules, .. } = self.arrange(&plan, result, has_both);
-            !candidate.environment.is_empty()
-                && result.resolves(thresholds.gain)
-                && verdict::cannot_ship(&points, without_rules.as_deref(), thresholds, candidate)
+            verdict::cannot_ship(&points, without_rules.as_deref(), thresholds, candidate)
         };
         let result = self.interleave(bench, &plan, until_s, deployer, &is_lost)?;
         Ok(match result.broken {
