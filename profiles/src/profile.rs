@@ -159,6 +159,11 @@ impl Rule {
     pub fn choice(&self) -> Choice {
         Choice { algorithm: self.algorithm, protocol: self.protocol, channels: self.channels.unwrap_or(0) }
     }
+
+    /// Whether the rule is for a call in jobs of this shape: nodes, and ranks over all of them. An earlier one may hide it.
+    pub fn covers(&self, shape: (u32, u32), point: Point) -> bool {
+        (self.nodes, self.ranks) == shape && self.collective == point.collective && self.bytes.contains(point.bytes)
+    }
 }
 
 /// A range of sizes, both ends inclusive.
@@ -219,6 +224,11 @@ impl Profile {
     /// The process-level settings as an environment.
     pub fn environment(&self) -> Environment {
         self.env.iter().map(|s| (s.name.clone(), s.value.clone())).collect()
+    }
+
+    /// The rule that a call on `shape` (nodes, and ranks over all of them) meets: the first match wins.
+    pub fn rule_of(&self, shape: (u32, u32), point: Point) -> Option<&Rule> {
+        self.rule.iter().find(|rule| rule.covers(shape, point))
     }
 
     /// Job shapes that have rules, as (nodes, ranks), in the order of their first rules.

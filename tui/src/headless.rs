@@ -7,10 +7,10 @@ use std::io::{self, Write};
 
 use gdrtune_profiles::{diagnostic::printable, json::escape, profile::Speedup, vocab::Point};
 use gdrtune_session::event::{
-    Arm, Decision, Event, Failure, Level, NodeState, Phase, Record, Trial, TrialResult, goal_words, without,
+    Arm, Decision, Event, Level, NodeState, Phase, Record, Trial, TrialResult, goal_words, without,
 };
 
-use crate::ui::text::{count, fold_files, shape};
+use crate::ui::text::{count, failure_name, fold_files, shape};
 
 /// Shortest time between two progress lines, in milliseconds.
 const PROGRESS_EVERY_MS: u64 = 2_000;
@@ -380,18 +380,6 @@ pub(crate) fn verdict_text(
         speedup.p_faster,
         decision_name(decision)
     )
-}
-
-/// A kind of failure in words.
-pub(crate) const fn failure_name(kind: Failure) -> &'static str {
-    match kind {
-        Failure::Wrong => "wrong result",
-        Failure::Hung => "hung",
-        Failure::Crashed => "crashed",
-        Failure::Unsupported => "unsupported",
-        Failure::Substituted => "substituted",
-        Failure::Skipped => "skipped",
-    }
 }
 
 #[cfg(test)]

@@ -9,20 +9,24 @@ use std::{
     process::{Output, Stdio},
 };
 
-use common::{gdrtune, output, stderr};
+use common::{gdrtune, output, stderr, stdout};
 use serde_json::Value;
 
 const LOGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../profiles/tests/workloads");
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
+const LOG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../profiles/tests/workloads/nccl-2.28-tensor-parallel.log");
 
 /// Runs `gdrtune workload` and expects success.
 fn workload(home: &Path, args: &[&str]) -> Output {
     let run = output(gdrtune(home).arg("workload").args(args));
     assert_eq!(run.status.code(), Some(0), "{args:?}: {}", stderr(&run));
     run
+}
+
+/// Makes the log's workload, `job.toml`, and gives what is said of it.
+fn import(home: &Path) -> String {
+    let run = workload(home, &["import", LOG, "--comm", "0x8f1d9a/4", "--steps", "4", "-o", "job.toml"]);
+    assert_eq!(stdout(&run), "");
+    stderr(&run)
 }
 
 /// Runs `gdrtune workload` and expects the exit code and a text on stderr.
@@ -33,13 +37,10 @@ fn refused(home: &Path, args: &[&str], code: i32, text: &str) {
 }
 
 #[test]
-fn a_log_becomes_a_workload_that_tune_takes_and_predict_tells_of() {
+fn a_log_becomes_a_workload() {
     let dir = tempfile::tempdir().unwrap();
     let home = dir.path();
-    let log = format!("{LOGS}/nccl-2.28-tensor-parallel.log");
-    let run = workload(home, &["import", &log, "--comm", "0x8f1d9a/4", "--steps", "4", "-o", "job.toml"]);
-    assert_eq!(stdout(&run), "");
-    let said = stderr(&run);
+    let said = import(home);
     for text in [
         " *    2      4      1        9    100 MiB",
         "left out: 16 calls of 1 other",
@@ -63,14 +64,21 @@ fn a_log_becomes_a_workload_that_tune_takes_and_predict_tells_of() {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = child.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(&fs::read(&log).unwrap()).unwrap();
+    child.stdin.take().unwrap().write_all(&fs::read(LOG).unwrap()).unwrap();
     let listed = child.wait_with_output().unwrap();
     assert!(
         stdout(&listed).contains("      1      2      2       16    128 MiB  8 repeats  0x8f1d9a/4 split"),
         "{}",
         stdout(&listed)
     );
+}
 
+#[test]
+fn a_workload_is_tuned_and_predict_tells_what_that_does_to_a_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path();
+    import(home);
+    let file = fs::read_to_string(home.join("job.toml")).unwrap();
     let tune = [
         "tune",
         "--engine",
@@ -133,6 +141,17 @@ fn a_log_becomes_a_workload_that_tune_takes_and_predict_tells_of() {
     refused(home, &["show", "job.toml", "--run", "last", "--shape", "7x3"], 2, "--shape: no times of 7x3");
     let elsewhere = output(gdrtune(home).env("GDRTUNE_STATE_DIR", home.join("none")).arg("workload").args(other));
     assert!(stderr(&elsewhere).contains("--shape: no times of 7x3"), "{}", stderr(&elsewhere));
+
+    // The store of another run, which the user named, or which has the name of the profile's.
+    let store = fs::read_dir(home.join("state/runs")).unwrap().next().unwrap().unwrap().path();
+    let run = store.file_stem().unwrap().to_str().unwrap();
+    let other = fs::read_to_string(&store).unwrap().replace(run, "other-run");
+    fs::write(home.join("other.jsonl"), &other).unwrap();
+    let args = ["predict", "job.toml", "--profile", "out/profile.toml", "--run", "other.jsonl"];
+    let text = format!(" is of the run other-run, the profile of {run}\n");
+    refused(home, &args, 2, &format!("--run: other.jsonl{text}"));
+    fs::write(&store, other).unwrap();
+    refused(home, &args[..4], 2, &format!("gdrtune: {}{text}", store.display()));
 }
 
 #[test]

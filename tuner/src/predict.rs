@@ -133,13 +133,6 @@ impl Prediction {
     }
 }
 
-/// Rules of a profile that a call on `shape` meets: the first match wins.
-pub fn rule_of(profile: &Profile, shape: (u32, u32), point: Point) -> Option<&Rule> {
-    profile.rule.iter().find(|rule| {
-        (rule.nodes, rule.ranks) == shape && rule.collective == point.collective && rule.bytes.contains(point.bytes)
-    })
-}
-
 fn times(
     point: Point,
     calls: f64,
@@ -149,7 +142,7 @@ fn times(
 ) -> Result<PointTimes, Unknown> {
     let (below, above) = neighbours(point, measured)?;
     let (default_us, origin) = default_between(point, below, above);
-    let rule = rule_of(profile, shape, point);
+    let rule = profile.rule_of(shape, point);
     let own = below.ratio.zip(above.ratio).map(|(low, high)| {
         let part = |of: &dyn Fn(Ratio) -> f64| match origin {
             Origin::Measured => of(low),
@@ -163,7 +156,7 @@ fn times(
         None => Ratio::NONE,
         // What was measured at this size or at both neighbours under the same rule goes before that of the rule's sizes together.
         Some(rule) => {
-            let is_within = |other: Measured| rule_of(profile, shape, other.point) == Some(rule);
+            let is_within = |other: Measured| profile.rule_of(shape, other.point) == Some(rule);
             own.filter(|_| is_within(below) && is_within(above)).unwrap_or_else(|| rule.speedup.into())
         }
     };
@@ -226,7 +219,7 @@ pub fn measured_by_profile(
         // Picks of a run of one shape do not name it.
         let of = choice.nodes.zip(choice.ranks).unwrap_or((profile.cluster.nodes, profile.cluster.ranks));
         let is_of_shape = of == shape;
-        let Some(rule) = rule_of(profile, shape, choice.point()).filter(|rule| rule.choice() == choice.choice) else {
+        let Some(rule) = profile.rule_of(shape, choice.point()).filter(|rule| rule.choice() == choice.choice) else {
             continue;
         };
         if is_of_shape && measured.iter().all(|other| other.point != choice.point()) {

@@ -13,7 +13,7 @@ use crate::{
     grammar::tuner_csv::{Call, HEADER, TableRule},
     matrix,
     profile::{ByteRange, Profile, Rule},
-    vocab::{Algorithm, Choice, Collective, Protocol},
+    vocab::{Algorithm, Choice, Collective, Point, Protocol},
 };
 
 /// Up to here, calls without any rule get LL on one channel, beyond it Simple on all. On the measured grid
@@ -171,11 +171,8 @@ fn read_back(plan: &Plan<'_>, text: &str, rows: &[Row]) -> Result<(), EmitError>
     let rules = plan.live_rules();
     let is_as_measured = |rule: &Rule, bytes: u64| {
         let call = Call::new(rule.collective, bytes, rule.nodes, rule.ranks);
-        let is_first = |rule: &&Rule| {
-            let is_of = (rule.collective, rule.nodes, rule.ranks) == (call.collective, call.nodes, call.ranks);
-            is_of && rule.bytes.contains(bytes)
-        };
-        let Some(first) = rules.iter().find(is_first) else { return true };
+        let (shape, point) = ((rule.nodes, rule.ranks), Point { collective: rule.collective, bytes });
+        let Some(first) = rules.iter().find(|rule| rule.covers(shape, point)) else { return true };
         let (choice, channels) = table.example_plugin(&call);
         choice == Some((first.algorithm, first.protocol)) && first.channels.is_none_or(|count| count == channels)
     };

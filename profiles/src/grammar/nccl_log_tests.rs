@@ -5,6 +5,7 @@ use proptest::{
 };
 
 use super::*;
+use crate::{version::Version, vocab::Choice};
 
 /// As NCCL starts its lines.
 const START: &str = "gpu-1:4711:4713 [0] NCCL INFO ";

@@ -37,6 +37,7 @@ use crate::{
     cli::{HostArgs, LookArgs, MeasureArgs, NcclArgs},
     exit::{Exit, Failure},
     hosts::{self, Place, Surroundings},
+    paths,
     profile_file::{self, Openable, ProfileFile},
     ui::{Charset, Mouse, Source, UiOptions, text::fit_lines},
 };
@@ -44,15 +45,18 @@ use crossterm::terminal;
 use gdrtune_fleet::FleetConfig;
 use gdrtune_profiles::{
     diagnostic::printable,
+    profile::Profile,
     size::parse_sizes,
     vocab::{DataType, Engine, Point},
 };
 use gdrtune_session::{
     cluster::{CallMode, ClusterBench, ClusterNote, pace::PaceConfig},
     connect::{ConnectError, Register},
+    event::Record,
     open::{self, Admission, ClusterRequest, Measuring, Present, Watcher},
     output::{self, Existing},
     run::new_run_id,
+    store::{self, OfProfileError},
 };
 
 /// Every collective at every size.
@@ -88,6 +92,16 @@ fn read_profile(path: &Path) -> Result<ProfileFile, Failure> {
         writeln!(io::stderr(), "{diagnostic}")?;
     }
     Ok(file)
+}
+
+/// The records of a profile's run, where its store is here.
+///
+/// # Errors
+/// As of [`store::read_run_of`]. Without a place for stores there is none.
+fn records_of(profile: &Profile) -> Result<Vec<Record>, OfProfileError> {
+    let run = &profile.run.id;
+    let Ok(dir) = paths::runs_dir() else { return Err(OfProfileError::Absent { run: run.clone() }) };
+    store::read_run_of(&store::path_of(&dir, run), run)
 }
 
 /// Where the workers find NCCL, if the user says so.

@@ -8,7 +8,8 @@ use gdrtune_profiles::{
 };
 use gdrtune_session::{
     event::{Event, Record},
-    evidence, store,
+    evidence,
+    store::{self, OfProfileError},
 };
 
 use super::workload;
@@ -58,14 +59,15 @@ fn of_profile(path: &Path) -> Result<Loaded, Failure> {
         picks,
         notes: Vec::new(),
     };
-    let run = &loaded.profile.run.id;
-    // Without a place for stores there is none.
-    let stored = paths::runs_dir().ok().map(|dir| store::path_of(&dir, run)).filter(|stored| stored.is_file());
-    match stored.map(|stored| store::read_run(&stored)) {
-        Some(Ok(read)) if evidence::run_id(&read.records) == Some(run) => loaded.records = Some(read.records),
-        Some(Ok(_)) => loaded.notes.push(format!("the store of the name {run} is another run's")),
-        Some(Err(error)) => loaded.notes.push(format!("the run's store cannot be used: {error}")),
-        None => loaded.notes.push(format!("the store of run {run} is not here: what it tried is not known")),
+    match super::records_of(&loaded.profile) {
+        Ok(records) => loaded.records = Some(records),
+        Err(error @ OfProfileError::Absent { .. }) => {
+            loaded.notes.push(format!("{error}: what it tried is not known"));
+        }
+        Err(OfProfileError::OtherRun { run, .. }) => {
+            loaded.notes.push(format!("the store of the name {run} is another run's"));
+        }
+        Err(OfProfileError::Store(error)) => loaded.notes.push(format!("the run's store cannot be used: {error}")),
     }
     Ok(loaded)
 }

@@ -1,7 +1,7 @@
 //! What plain lines say.
 
 use gdrtune_profiles::vocab::{Algorithm, Choice, Collective, Environment, Protocol};
-use gdrtune_session::event::{Extension, Knob, KnobEffect, Owner, Wish};
+use gdrtune_session::event::{Extension, Failure, Knob, KnobEffect, Owner, Wish};
 
 use super::*;
 

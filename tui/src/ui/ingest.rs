@@ -7,8 +7,7 @@ use gdrtune_profiles::{
     vocab::{Engine, Point},
 };
 use gdrtune_session::event::{
-    Arm, Decision, Event, Extension, Failure, Level, NodeState, Phase, Record, RunEnd, Trial, TrialResult, goal_words,
-    without,
+    Arm, Decision, Event, Extension, Level, NodeState, Phase, Record, RunEnd, Trial, TrialResult, goal_words, without,
 };
 
 mod search;
@@ -206,7 +205,8 @@ impl Run {
         {
             self.summary.n_failed += 1;
             let choice = trial.requested.map_or_else(|| "engine's own".to_owned(), |c| c.to_string());
-            let line = format!("trial {} {choice} at {}: {}: {detail}", trial.trial, trial.point, failure_text(*kind));
+            let line =
+                format!("trial {} {choice} at {}: {}: {detail}", trial.trial, trial.point, text::failure_name(*kind));
             self.note(t_ms, Level::Warn, line);
         }
         let summary = &mut self.summary;
@@ -320,18 +320,6 @@ pub(crate) const fn node_state_text(state: NodeState) -> &'static str {
         NodeState::Failed => "failed",
         NodeState::Lost => "lost",
         NodeState::Closed => "closed",
-    }
-}
-
-/// What a failure is called.
-pub(crate) const fn failure_text(kind: Failure) -> &'static str {
-    match kind {
-        Failure::Wrong => "wrong result",
-        Failure::Hung => "hung",
-        Failure::Crashed => "crashed",
-        Failure::Unsupported => "unsupported",
-        Failure::Substituted => "substituted",
-        Failure::Skipped => "skipped",
     }
 }
 

@@ -1,5 +1,6 @@
 //! Numbers and texts for people: fixed widths, units, no clipped words without a sign of it.
 
+use gdrtune_session::event::Failure;
 use ratatui::text::Span;
 
 /// Columns that a text takes on the terminal.
@@ -187,6 +188,18 @@ pub(crate) fn nth(index: impl Into<u64>) -> u64 {
 /// Says `1 node`, `4 nodes`.
 pub(crate) fn count(n: u64, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
+/// A kind of failure in words.
+pub(crate) const fn failure_name(kind: Failure) -> &'static str {
+    match kind {
+        Failure::Wrong => "wrong result",
+        Failure::Hung => "hung",
+        Failure::Crashed => "crashed",
+        Failure::Unsupported => "unsupported",
+        Failure::Substituted => "substituted",
+        Failure::Skipped => "skipped",
+    }
 }
 
 /// `4 nodes, 32 ranks`.

@@ -8,8 +8,10 @@ use gdrtune_tuner::{predict::Measured, stats::median};
 
 use crate::event::{Arm, Event, Record, TrialResult};
 
+mod judged;
 mod shape;
 
+pub use judged::Judged;
 pub use shape::{OtherShape, check_shape, measured_shapes, shapes};
 
 /// Times at one point.

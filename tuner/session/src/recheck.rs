@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gdrtune_profiles::{
     emit::{EmitError, EmitOptions, Format, emit},
-    profile::{Profile, Rule},
+    profile::Profile,
     vocab::{Engine, Point},
 };
 use gdrtune_tuner::{
@@ -74,12 +74,8 @@ pub fn has_shape(profile: &Profile, nodes: u32, ranks: u32) -> bool {
 /// The points of `points` that the profile can change in jobs of this shape: all where it sets variables, else those
 /// that a rule covers.
 pub fn affected(profile: &Profile, nodes: u32, ranks: u32, points: &[Point]) -> Vec<Point> {
-    let is_of_shape = |rule: &&Rule| (rule.nodes, rule.ranks) == (nodes, ranks);
-    let covers = |point: &Point| {
-        let mut rules = profile.rule.iter().filter(is_of_shape);
-        rules.any(|rule| rule.collective == point.collective && rule.bytes.contains(point.bytes))
-    };
-    points.iter().copied().filter(|point| !profile.env.is_empty() || covers(point)).collect()
+    let has_rule = |point: Point| profile.rule_of((nodes, ranks), point).is_some();
+    points.iter().copied().filter(|point| !profile.env.is_empty() || has_rule(*point)).collect()
 }
 
 /// The files that a job would run with, live for `engine`: what the deployed arm of an A/B gets.
@@ -138,7 +134,7 @@ pub(crate) fn in_pairs(arms: Vec<Setup>, points: Vec<Point>, pairs: u32) -> AbPl
 
 #[cfg(test)]
 mod tests {
-    use gdrtune_profiles::vocab::Collective;
+    use gdrtune_profiles::{profile::Rule, vocab::Collective};
     use gdrtune_tuner::{
         bench::{BenchInfo, Outcome, Sample, Script, Timing},
         observe::Silent,

@@ -6,6 +6,7 @@
 
 mod find;
 mod follow;
+mod of_profile;
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -21,6 +22,7 @@ use gdrtune_profiles::json::escape;
 pub use self::{
     find::{LAST, find_run, list_runs},
     follow::{Follower, News},
+    of_profile::{OfProfileError, read_run_of},
 };
 use crate::event::{Event, Owner, Record};
 

@@ -10,10 +10,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{incarnation::Incarnation, leftovers};
+use gdrtune_profiles::install::is_plain_name;
 
-/// Longest file name in bytes (`NAME_MAX` of Linux, limits.h).
-const NAME_BYTES: usize = 255;
+use super::{incarnation::Incarnation, leftovers};
 
 /// Folder names that are tried before giving up; another user may sit on some of them.
 const ATTEMPTS: u32 = 100;
@@ -62,7 +61,7 @@ impl Bundles {
     pub(super) fn store(&mut self, bundle: u32, files: &[(String, Vec<u8>)]) -> Result<(), BundleError> {
         let mut names = BTreeSet::new();
         for (name, _) in files {
-            if !is_plain(name) {
+            if !is_plain_name(name) {
                 return Err(BundleError::Name(name.clone()));
             }
             if !names.insert(name) {
@@ -130,12 +129,6 @@ impl Drop for Bundles {
             fs::remove_dir_all(home).ok();
         }
     }
-}
-
-/// Whether the name stays inside its folder and is fit for a log line.
-fn is_plain(name: &str) -> bool {
-    let forbidden = |character: char| matches!(character, '/' | '\\') || character.is_control();
-    !matches!(name, "" | "." | "..") && name.len() <= NAME_BYTES && !name.contains(forbidden)
 }
 
 fn make_home(parent: &Path) -> Result<PathBuf, BundleError> {

@@ -4,11 +4,14 @@ use gdrtune_profiles::{
     profile::{Profile, Stretch},
     vocab::Collective,
 };
-use gdrtune_session::explain::{Answer, Judged, Neighbour, OwnChoice, PointStory, SettingAnswer, Times, Tried};
+use gdrtune_session::{
+    evidence::Judged,
+    explain::{Answer, Neighbour, OwnChoice, PointStory, SettingAnswer, Times, Tried},
+};
 use serde_json::{Value, json};
 
 use super::Explained;
-use crate::headless::failure_name;
+use crate::ui::text::failure_name;
 
 /// One call.
 pub(super) fn call(answer: &Answer<'_>, profile: &Profile) -> Value {

@@ -9,14 +9,14 @@ use gdrtune_profiles::{
 };
 use gdrtune_session::{
     event::Decision,
-    explain::{Answer, Crossing, Judged, Neighbour, OwnChoice, Tried},
+    evidence::Judged,
+    explain::{Answer, Crossing, Neighbour, OwnChoice, Tried},
 };
 
 use super::{Explained, Page, shape_words};
 use crate::{
     command::page::{COLUMNS, evidence, own_choice},
-    headless::failure_name,
-    ui::text,
+    ui::text::{self, failure_name},
 };
 
 /// Choices that were tried with the settings that ship, and are shown; of others and of failed ones half as many. `--json` has all.

@@ -11,19 +11,18 @@ use gdrtune_profiles::{
 };
 use gdrtune_session::{
     cluster::{ClusterBench, pace::PaceConfig},
-    event::{Decision as Stored, Record},
-    evidence, fit,
+    evidence::Judged,
+    fit,
     hardware::Difference,
     open::Present,
     recheck::{self, Recheck, RecheckError, RecheckPlan},
     run::began_at,
-    store,
     verifications::{self, Asked, SCHEMA_VERSION, Verification, VerifiedPoint},
 };
 use gdrtune_tuner::{
     bench::{BenchError, Cancel},
     observe::{Directive, Note, Observer, Silent},
-    verdict::{Decision, PointVerdict},
+    verdict::PointVerdict,
 };
 
 use super::runs::age_of;
@@ -128,7 +127,8 @@ fn measure_again(
         let refused = Failure::new(Exit::Preflight, anyhow::Error::msg(text));
         return Err(refused.with_hint("tune here, or measure all the same with --force"));
     }
-    let records = records_of(plan.profile);
+    // The store of the profile's run only says more.
+    let records = super::records_of(plan.profile).ok();
     let differences = fit::differences(plan.profile, records.as_deref(), present, report.as_ref());
     for difference in &differences {
         super::say(&format!("warning: {}", difference_words(difference)));
@@ -150,13 +150,6 @@ fn failure(error: RecheckError) -> Failure {
     }
 }
 
-/// The store of the profile's run, where it is here and can be read: it only says more.
-fn records_of(profile: &Profile) -> Option<Vec<Record>> {
-    let stored = store::path_of(&paths::runs_dir().ok()?, &profile.run.id);
-    let records = store::read_run(&stored).ok()?.records;
-    (evidence::run_id(&records) == Some(&profile.run.id)).then_some(records)
-}
-
 fn difference_words(Difference { what, from, to }: &Difference) -> String {
     if *what == fit::FINGERPRINT {
         return "the nodes are not those of the profile: CPUs, kernel, interfaces or ranks (its fingerprint is another)".to_owned();
@@ -167,13 +160,8 @@ fn difference_words(Difference { what, from, to }: &Difference) -> String {
 impl Measured {
     fn verification(&self, profile: &Profile, id: String, asked: Asked, (nodes, ranks): (u32, u32)) -> Verification {
         let verified = |point: &PointVerdict| {
-            Some(VerifiedPoint {
-                point: point.point,
-                default_us: point.default_us?,
-                profile_us: point.tuned_us?,
-                speedup: point.speedup?,
-                decision: stored(point.decision)?,
-            })
+            let Judged { speedup, default_us, tuned_us: profile_us, decision, .. } = Judged::by(point)?;
+            Some(VerifiedPoint { point: point.point, default_us, profile_us, speedup, decision })
         };
         Verification {
             schema_version: SCHEMA_VERSION,
@@ -190,16 +178,6 @@ impl Measured {
             failures: self.result.failures.clone(),
             points: self.result.points.iter().filter_map(verified).collect(),
         }
-    }
-}
-
-const fn stored(decision: Decision) -> Option<Stored> {
-    match decision {
-        Decision::Ship => Some(Stored::Ship),
-        Decision::Keep => Some(Stored::Keep),
-        Decision::Regression => Some(Stored::Regression),
-        Decision::TooNoisy => Some(Stored::TooNoisy),
-        Decision::NotMeasured => None,
     }
 }
 

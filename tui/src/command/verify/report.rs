@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use gdrtune_profiles::{profile::Profile, size::Size, vocab::Point};
 use gdrtune_session::{
     event::Decision as Stored,
+    evidence::Judged,
     recheck::Recheck,
     verifications::{MIN_PAIRS, Verification, VerifiedPoint},
 };
@@ -13,7 +14,7 @@ use gdrtune_tuner::{
     verdict::{Decision, PointVerdict},
 };
 
-use super::{super::page::Page, Measured, difference_words, stored};
+use super::{super::page::Page, Measured, difference_words};
 use crate::{cli::VerifyArgs, ui::text::count};
 
 /// A decision over the profile in words.
@@ -49,17 +50,11 @@ pub(super) fn print(args: &VerifyArgs, profile: &Profile, ranks: u32, measured: 
         return write!(out, "{}", gdrtune_profiles::json::document(&document));
     }
     if args.quiet {
-        let points = result
-            .points
-            .iter()
-            .filter_map(|point| Some((point.point, stored(point.decision)?, point.speedup?.median)));
-        return writeln!(
-            out,
-            "{}: {} ({} pairs)",
-            args.profile.display(),
-            line(&points.collect::<Vec<_>>(), result.pairs),
-            result.pairs
-        );
+        let judged = |point: &PointVerdict| {
+            Judged::by(point).map(|judged| (point.point, judged.decision, judged.speedup.median))
+        };
+        let points: Vec<(Point, Stored, f64)> = result.points.iter().filter_map(judged).collect();
+        return writeln!(out, "{}: {} ({} pairs)", args.profile.display(), line(&points, result.pairs), result.pairs);
     }
     out.write_all(table(args.nccl.emulate_nodes, profile, ranks, result).as_bytes())
 }

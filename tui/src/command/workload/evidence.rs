@@ -3,10 +3,14 @@
 use std::{fs, path::Path};
 
 use gdrtune_profiles::profile::{PointChoice, Profile};
-use gdrtune_session::{evidence, store};
+use gdrtune_session::{
+    event::Record,
+    evidence,
+    store::{self, OfProfileError},
+};
 use gdrtune_tuner::predict::{Measured, measured_by_profile};
 
-use crate::{cli::EvidenceArgs, exit::Failure, paths};
+use crate::{cli::EvidenceArgs, command, exit::Failure, paths};
 
 /// Name of the file beside a profile that has the search's pick for every point.
 const CHOICES: &str = "choices.json";
@@ -27,19 +31,7 @@ pub(super) struct Evidence {
 /// Wrong use: a run that is not the profile's, or files that cannot be read.
 pub(super) fn of_profile(args: &EvidenceArgs, path: &Path, profile: &Profile) -> Result<Evidence, Failure> {
     let shape = args.shape.unwrap_or((profile.cluster.nodes, profile.cluster.ranks));
-    let dir = paths::runs_dir()?;
-    let stored = match &args.run {
-        Some(run) => Some(store::find_run(&dir, run).map_err(Failure::usage)?),
-        None => Some(store::path_of(&dir, &profile.run.id)).filter(|stored| stored.is_file()),
-    };
-    if let Some(stored) = stored {
-        let records = store::read_run(&stored).map_err(Failure::usage)?.records;
-        let run = evidence::run_id(&records);
-        if run != Some(profile.run.id.as_str()) {
-            let run = run.unwrap_or("none");
-            let text = format!("--run: {} is of the run {run}, the profile of {}", stored.display(), profile.run.id);
-            return Err(Failure::usage_text(text));
-        }
+    if let Some(records) = records_of(args.run.as_deref(), profile)? {
         check(args, evidence::measured_shapes(&records).into_iter().chain(shapes_of(profile)))?;
         let origin = format!("the store of run {}: medians of the default arm, speed-ups of the A/B", profile.run.id);
         return Ok(Evidence { measured: evidence::measured(&records, shape), shape, origin });
@@ -56,6 +48,19 @@ pub(super) fn of_profile(args: &EvidenceArgs, path: &Path, profile: &Profile) ->
         profile.run.id
     );
     Ok(Evidence { measured: measured_by_profile(profile, &picks, shape), shape, origin })
+}
+
+/// The records of the profile's run, of which `named` must be; without it, `None` where its store is not here.
+fn records_of(named: Option<&str>, profile: &Profile) -> Result<Option<Vec<Record>>, Failure> {
+    let Some(named) = named else {
+        return match command::records_of(profile) {
+            Err(OfProfileError::Absent { .. }) => Ok(None),
+            read => read.map(Some).map_err(Failure::usage),
+        };
+    };
+    let stored = store::find_run(&paths::runs_dir()?, named).map_err(Failure::usage)?;
+    let read = store::read_run_of(&stored, &profile.run.id);
+    read.map(Some).map_err(|error| Failure::usage(anyhow::Error::from(error).context("--run")))
 }
 
 /// The evidence of a run without its profile.

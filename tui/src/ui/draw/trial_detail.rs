@@ -10,7 +10,6 @@ use ratatui::{
 
 use super::{draw_panel, log, row, trials::choice_text};
 use crate::ui::{
-    ingest::failure_text,
     run::{Measured, Outcome, TrialRow},
     state::State,
     tabs::trials::{arm_name, samples_like, selected},
@@ -83,7 +82,7 @@ fn facts(state: &State, trial: &TrialRow, theme: &Theme) -> Vec<(&'static str, S
     match &trial.outcome {
         Outcome::Timed(measured) => facts.extend(times(measured)),
         Outcome::Failed { kind, detail } => {
-            facts.push(("failed", format!("{}: {}", failure_text(*kind), text::one_line(detail))));
+            facts.push(("failed", format!("{}: {}", text::failure_name(*kind), text::one_line(detail))));
         }
     }
     facts

@@ -11,7 +11,6 @@ use ratatui::{
 
 use super::{draw_cursor, draw_panel, row, trial_detail};
 use crate::ui::{
-    ingest::failure_text,
     layout::TrialsLayout,
     run::{Outcome, TrialRow},
     state::State,
@@ -194,7 +193,7 @@ fn draw_trial(state: &State, row: &TrialRow, columns: Columns, theme: &Theme, pl
             // The user's own word needs no cause.
             let cause = match kind {
                 Failure::Skipped => format!("  {} {detail}", theme.glyphs.failed),
-                _ => format!("  {} {}: {detail}", theme.glyphs.failed, failure_text(*kind)),
+                _ => format!("  {} {}: {detail}", theme.glyphs.failed, text::failure_name(*kind)),
             };
             line.push_span(Span::styled(text::fit(&cause, room, ellipsis), theme.bad));
         }

@@ -10,7 +10,6 @@ use gdrtune_session::event::Arm;
 use super::{Motion, Sorting, list::visible_top};
 use crate::ui::{
     filter::Filter,
-    ingest::failure_text,
     layout::Layout,
     run::{Outcome, Run, TrialRow},
     state::State,
@@ -160,7 +159,7 @@ fn searched(run: &Run, row: &TrialRow) -> String {
     let choices = [row.requested, row.selected].map(|choice| choice.map_or_else(String::new, |c| c.to_string()));
     let outcome = match &row.outcome {
         Outcome::Timed(_) => String::new(),
-        Outcome::Failed { kind, detail } => format!("{}: {detail}", failure_text(*kind)),
+        Outcome::Failed { kind, detail } => format!("{}: {detail}", text::failure_name(*kind)),
     };
     let [requested, selected] = choices;
     format!("{} {} {} {requested} {selected} {environment} {outcome}", row.trial, arm_name(row.arm), row.point)
@@ -282,7 +281,7 @@ fn csv_line(run: &Run, row: &TrialRow) -> String {
             String::new(),
         ),
         Outcome::Failed { kind, detail } => {
-            (",,,,".to_owned(), format!("{}: {}", failure_text(*kind), one_line(detail)))
+            (",,,,".to_owned(), format!("{}: {}", text::failure_name(*kind), one_line(detail)))
         }
     };
     let (collective, bytes) = (row.point.collective, row.point.bytes);

@@ -1,7 +1,7 @@
 //! What decides a call, what it took the place of, and why a neighbouring size has another answer.
 
 use gdrtune_profiles::{
-    profile::{ByteRange, PointChoice, Profile, Rule, Stretch},
+    profile::{ByteRange, PointChoice, Profile, Stretch},
     vocab::{Choice, Environment, Point},
 };
 
@@ -100,13 +100,8 @@ impl<'a> Subject<'a> {
 
     fn hidden(self, point: Point, stretch: Stretch<'_>) -> Vec<usize> {
         let Some((first, _)) = stretch.rule else { return Vec::new() };
-        let holds = |rule: &Rule| {
-            (rule.nodes, rule.ranks) == self.shape
-                && rule.collective == point.collective
-                && rule.bytes.contains(point.bytes)
-        };
         let rules = self.profile.rule.iter().enumerate().skip(first + 1);
-        rules.filter(|(_, rule)| holds(rule)).map(|(place, _)| place).collect()
+        rules.filter(|(_, rule)| rule.covers(self.shape, point)).map(|(place, _)| place).collect()
     }
 
     fn pick(self, point: Point) -> Option<&'a PointChoice> {

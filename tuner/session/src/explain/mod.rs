@@ -11,7 +11,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use gdrtune_profiles::{
-    profile::{Profile, Speedup},
+    profile::Profile,
     size::parse_size,
     vocab::{Choice, Engine, Environment, Point},
 };
@@ -22,8 +22,8 @@ pub use self::{
     setting::{SettingAnswer, ValueTried, setting},
 };
 use crate::{
-    event::{Arm, Decision, EngineFacts, Event, Failure, Knob, Phase, Record, RunEnd, TrialResult},
-    evidence,
+    event::{Arm, EngineFacts, Event, Failure, Knob, Phase, Record, RunEnd, TrialResult},
+    evidence::{self, Judged},
     run::facts::NOT_SEARCHED,
 };
 
@@ -38,21 +38,6 @@ pub struct Times {
     pub processes: u32,
     /// Middle half of the samples over their median; none of too few.
     pub spread: Option<f64>,
-}
-
-/// What the last A/B said of a point.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Judged {
-    /// Default time over candidate time.
-    pub speedup: Speedup,
-    /// Median of the default arm in microseconds.
-    pub default_us: f64,
-    /// Median of the candidate in microseconds.
-    pub tuned_us: f64,
-    /// What follows.
-    pub decision: Decision,
-    /// What it would take to say more.
-    pub note: String,
 }
 
 /// What the search tried at a point.
@@ -79,7 +64,7 @@ pub struct PointStory {
     pub own: Vec<(Choice, u32)>,
     /// What the library predicts, in microseconds, the fastest first; without channels.
     pub predicted: Vec<(Choice, f64)>,
-    /// What the A/B said.
+    /// What the last A/B said.
     pub judged: Option<Judged>,
     /// What was tried, the fastest first, what has no time last.
     pub tried: Vec<Tried>,
@@ -324,13 +309,11 @@ fn gather(event: &Event, points: &mut BTreeMap<Point, Gathered>) {
             predicted.sort_by(|a, b| a.1.total_cmp(&b.1));
             points.entry(*point).or_default().predicted = predicted;
         }
-        Event::Verdict { point, speedup, default_us, tuned_us, decision, note } => {
-            let (speedup, default_us, tuned_us) = (*speedup, *default_us, *tuned_us);
-            let judged = Judged { speedup, default_us, tuned_us, decision: *decision, note: note.clone() };
-            // A reduced candidate is measured again: the last one counts.
-            points.entry(*point).or_default().judged = Some(judged);
+        event => {
+            if let Some((point, judged)) = Judged::of(event) {
+                points.entry(point).or_default().judged = Some(judged);
+            }
         }
-        _ => {}
     }
 }
 

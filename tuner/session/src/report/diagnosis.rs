@@ -2,26 +2,18 @@
 
 use serde::Deserialize;
 
+use crate::doctor::Status;
+
 /// The document; what a report does not tell of is left out.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Diagnosis {
-    pub(super) counts: Counts,
     pub(super) findings: Vec<Found>,
-}
-
-/// Findings by their status.
-#[derive(Debug, Clone, Copy, Deserialize)]
-pub(super) struct Counts {
-    pub(super) fail: u64,
-    pub(super) warn: u64,
-    pub(super) pass: u64,
-    pub(super) skip: u64,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Found {
     pub(super) id: String,
-    /// As [`Status`](crate::doctor::Status) is printed.
+    /// [`Status::name`].
     pub(super) status: String,
     pub(super) hosts: Vec<String>,
     pub(super) evidence: String,
@@ -29,8 +21,13 @@ pub(super) struct Found {
 }
 
 impl Diagnosis {
+    /// The findings of a status.
+    pub(super) fn of(&self, status: Status) -> impl Iterator<Item = &Found> {
+        self.findings.iter().filter(move |found| found.status == status.name())
+    }
+
     /// What is wrong or may be, failures first.
     pub(super) fn troubles(&self) -> impl Iterator<Item = &Found> {
-        ["FAIL", "WARN"].into_iter().flat_map(|status| self.findings.iter().filter(move |found| found.status == status))
+        [Status::Fail, Status::Warn].into_iter().flat_map(|status| self.of(status))
     }
 }

@@ -17,7 +17,7 @@ use crate::{
         Arm, EngineFacts, Event, FactsOf, Failure, Invocation, Knob, LeftOut, Level, NodeFacts, NodeState, Record,
         RunEnd, Trial, TrialResult,
     },
-    explain::Judged,
+    evidence::Judged,
 };
 
 /// Lines of the log of different texts that are kept: a run that floods its log has said enough by then.
@@ -384,11 +384,10 @@ fn take_search(shape: &mut ShapeSeen, event: &Event) {
             shape.points.entry(*point).or_default().best = Some(best);
         }
         Event::Importance { knobs } => shape.knobs.clone_from(knobs),
-        Event::Verdict { point, speedup, default_us, tuned_us, decision, note } => {
-            let (speedup, default_us, tuned_us, decision) = (*speedup, *default_us, *tuned_us, *decision);
-            let verdict = Judged { speedup, default_us, tuned_us, decision, note: note.clone() };
-            shape.points.entry(*point).or_default().verdict = Some(verdict);
+        event => {
+            if let Some((point, judged)) = Judged::of(event) {
+                shape.points.entry(point).or_default().verdict = Some(judged);
+            }
         }
-        _ => {}
     }
 }

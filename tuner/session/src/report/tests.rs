@@ -317,6 +317,17 @@ fn what_was_not_verified_has_no_evidence_and_does_not_ship() {
 }
 
 #[test]
+fn what_doctor_found_is_counted_and_no_trouble_is_left_out_silently() {
+    let finding = |status: &str, id: usize| json!({"id": format!("check-{id}"), "status": status, "hosts": ["a"], "evidence": "seen", "fix": null});
+    let findings = (0..70).map(|id| finding(["WARN", "PASS"][usize::from(id == 3)], id)).chain([finding("FAIL", 99)]);
+    let diagnosis = serde_json::from_value(json!({"findings": findings.collect::<Vec<_>>()})).unwrap();
+    let text = report(&run("nccl", "a")).with_doctor(diagnosis).markdown();
+    assert!(text.contains("\n1 FAIL, 69 WARN, 1 PASS and 0 SKIP, as doctor said"), "{text}");
+    let (first, last) = ("- **FAIL** `check-99` on `a`: seen\n- **WARN** `check-0`", "\n- and 10 more\n");
+    assert!(text.contains(first) && text.contains(last), "{text}");
+}
+
+#[test]
 fn times_of_other_nodes_are_not_in_the_result() {
     let mut records = run("nccl", "n1");
     let fewer = event(json!({

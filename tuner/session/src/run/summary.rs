@@ -13,25 +13,9 @@ use gdrtune_tuner::verdict::Loss;
 use super::{Shape, course::ONLY_RULES};
 use crate::{
     event::{Decision, Knob},
+    evidence::Judged,
     report::shape_words,
 };
-
-/// What the A/B says of one point.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct PointVerdict {
-    /// The point.
-    pub point: Point,
-    /// Default time over candidate time.
-    pub speedup: Speedup,
-    /// Median of the default arm in microseconds.
-    pub default_us: f64,
-    /// Median of the candidate in microseconds.
-    pub tuned_us: f64,
-    /// What follows.
-    pub decision: Decision,
-    /// What it would take to say more.
-    pub note: String,
-}
 
 /// One job shape.
 pub(super) struct ShapeSummary<'a> {
@@ -42,7 +26,7 @@ pub(super) struct ShapeSummary<'a> {
     /// Ranks over all nodes.
     pub ranks: u32,
     /// The last A/B, point by point.
-    pub verdicts: Vec<PointVerdict>,
+    pub verdicts: Vec<(Point, Judged)>,
     /// Where what ships may be slower, by less than would keep it from shipping.
     pub losses: Vec<Loss>,
     /// What did not hold still while this was measured.
@@ -203,12 +187,12 @@ impl ShapeSummary<'_> {
             "| collective | size | default (us) | candidate (us) | speed-up | 90 % interval | P(faster) | verdict |"
         )?;
         writeln!(out, "|---|---:|---:|---:|---:|---|---:|---|")?;
-        for v in &self.verdicts {
+        for (point, v) in &self.verdicts {
             writeln!(
                 out,
                 "| {} | {} | {:.1} | {:.1} | {:.2}x | {:.2} to {:.2} | {:.3} | {}{} |",
-                v.point.collective,
-                Size(v.point.bytes),
+                point.collective,
+                Size(point.bytes),
                 v.default_us,
                 v.tuned_us,
                 v.speedup.median,
@@ -302,8 +286,7 @@ mod tests {
     fn a_section_says_what_is_noisy_lost_unsteady_and_important() {
         let point = Point { collective: Collective::AllReduce, bytes: 1024 };
         let speedup = Speedup { median: 0.987, low: 0.978, high: 0.996, p_faster: 0.02, repeats: 21 };
-        let verdict = PointVerdict {
-            point,
+        let judged = Judged {
             speedup,
             default_us: 12.0,
             tuned_us: 12.2,
@@ -323,7 +306,7 @@ mod tests {
             shape: Shape { nodes: 2, ranks_per_node: 1 },
             nodes: 2,
             ranks: 2,
-            verdicts: vec![verdict],
+            verdicts: vec![(point, judged)],
             losses: vec![Loss { point, speedup }],
             warnings: &["the default arm became 12 % slower".to_owned()],
             knobs: vec![knob],

@@ -5,17 +5,14 @@ use gdrtune_tuner::{
     observe::{Directive, Note, Observer, Wish},
     plan::Candidate,
     search::SearchOutcome,
-    verdict::{self, PointVerdict, Verdict},
+    verdict::Verdict,
     verify::{Deployer, Verification, VerifyError},
 };
 
 pub(super) use gdrtune_tuner::verify::{Verified, agree_on_environment};
 
 use super::{Course, Run, RunError, observer::RunObserver, write};
-use crate::{
-    event::{self, Event, Level},
-    recheck,
-};
+use crate::{event::Level, evidence::Judged, recheck};
 
 /// Measures the search's candidate against the default arm.
 pub(super) fn verify(
@@ -94,30 +91,13 @@ impl Deployer for RunDeployer<'_, '_> {
     fn judged(&mut self, verdict: &Verdict) {
         let recorder = self.run.recorder;
         for point in &verdict.points {
-            let (Some(speedup), Some(default_us), Some(tuned_us)) = (point.speedup, point.default_us, point.tuned_us)
-            else {
-                recorder.log(Level::Warn, "", format!("{}: {}", point.point, point.sentence));
-                continue;
-            };
-            let (decision, note) = (decision(point.decision), note(point));
-            recorder.record(Event::Verdict { point: point.point, speedup, default_us, tuned_us, decision, note });
+            match Judged::by(point) {
+                Some(judged) => recorder.record(judged.at(point.point)),
+                None => recorder.log(Level::Warn, "", format!("{}: {}", point.point, point.sentence)),
+            }
         }
         for line in verdict.left_out() {
             recorder.log(Level::Info, "", line);
         }
-    }
-}
-
-/// What it would take to say more of a point.
-pub(super) fn note(point: &PointVerdict) -> String {
-    point.noise.map(|noise| noise.to_string()).unwrap_or_default()
-}
-
-pub(super) const fn decision(decision: verdict::Decision) -> event::Decision {
-    match decision {
-        verdict::Decision::Ship => event::Decision::Ship,
-        verdict::Decision::Keep => event::Decision::Keep,
-        verdict::Decision::Regression => event::Decision::Regression,
-        verdict::Decision::TooNoisy | verdict::Decision::NotMeasured => event::Decision::TooNoisy,
     }
 }

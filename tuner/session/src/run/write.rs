@@ -5,22 +5,22 @@ use gdrtune_profiles::{
     json::escape,
     knob,
     profile::{Baseline, Class, Cluster, EnvSetting, FORMAT, PointChoice, Profile, Rule, Speedup},
-    vocab::{Choice, Environment},
+    vocab::{Choice, Environment, Point},
 };
 use gdrtune_tuner::{
     bench::BenchInfo,
     plan::{Candidate, CandidateRule},
     search::{PointResult, SearchOutcome},
-    verdict::{self, ShippedRule, Verdict},
+    verdict::{ShippedRule, Verdict},
 };
 
 use super::{
     Course, Goal, Run, RunError,
     course::{Results, Tuned},
-    summary::{PointVerdict, ShapeSummary, Summary},
-    verify::{self, Verified},
+    summary::{ShapeSummary, Summary},
+    verify::Verified,
 };
-use crate::{cluster::CallMode, event::Knob};
+use crate::{cluster::CallMode, event::Knob, evidence::Judged};
 
 /// Every file of an output folder, in the order in which they are written.
 pub const OUTPUT_FILES: &[&str] = &[
@@ -251,19 +251,9 @@ fn summary(course: &Course<'_>, results: &Results<'_>, profile: &Profile) -> Str
     .to_markdown()
 }
 
-fn verdicts(verified: &Verified) -> Vec<PointVerdict> {
+fn verdicts(verified: &Verified) -> Vec<(Point, Judged)> {
     let points = verified.verdict.as_ref().map_or(&[][..], |v| &v.points);
-    let verdict = |p: &verdict::PointVerdict| {
-        Some(PointVerdict {
-            point: p.point,
-            speedup: p.speedup?,
-            default_us: p.default_us?,
-            tuned_us: p.tuned_us?,
-            decision: verify::decision(p.decision),
-            note: verify::note(p),
-        })
-    };
-    points.iter().filter_map(verdict).collect()
+    points.iter().filter_map(|point| Some((point.point, Judged::by(point)?))).collect()
 }
 
 #[cfg(test)]

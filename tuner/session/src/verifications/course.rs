@@ -118,7 +118,7 @@ fn course<'a>(profile: &Profile, of: Of<'a>, shape: (u32, u32), all: &'a [Verifi
 
 /// Whether a point is one of those that a course is of: the first rule that holds decides.
 fn belongs(profile: &Profile, of: Of<'_>, shape: (u32, u32), point: Point) -> bool {
-    let first = gdrtune_tuner::predict::rule_of(profile, shape, point);
+    let first = profile.rule_of(shape, point);
     match of {
         Of::Rule(_, rule) => first.is_some_and(|first| std::ptr::eq(first, rule)),
         Of::Uncovered(collective) => first.is_none() && point.collective == collective,

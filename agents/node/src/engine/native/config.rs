@@ -7,9 +7,9 @@ use crate::engine::EngineError;
 /// Which interfaces carry data; NCCL's own variable and syntax.
 pub const IFNAME_VARIABLE: &str = "NCCL_SOCKET_IFNAME";
 /// Bytes that the `simple` protocol passes on at a time; K and M are understood.
-pub const CHUNK_VARIABLE: &str = "GDRTUNE_NATIVE_CHUNKSIZE";
+pub const CHUNK_VARIABLE: &str = knob::NATIVE_CHUNKSIZE;
 /// Sockets, or queue pairs, that share the data of one channel.
-pub const SOCKETS_VARIABLE: &str = "GDRTUNE_NATIVE_NSOCKS";
+pub const SOCKETS_VARIABLE: &str = knob::NATIVE_NSOCKS;
 /// What carries data: `tcp` or `verbs`. Unset, verbs where every rank can, else TCP.
 pub const TRANSPORT_VARIABLE: &str = knob::NATIVE_TRANSPORT;
 /// Which HCAs and ports carry data over verbs; NCCL's own variable and syntax.

@@ -10,6 +10,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use gdrtune_profiles::version;
+
 use super::api::{Api, SUCCESS, cause};
 use crate::engine::EngineError;
 
@@ -22,17 +24,21 @@ pub(crate) const WHEEL_PATH: &str = "nvidia/nccl/lib/libnccl.so.2";
 /// Names of the CUDA driver.
 const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 
-/// A version of NCCL.
+/// A version of NCCL, as `ncclGetVersion` tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Version(pub(super) c_int);
 
 impl Version {
     /// 2.19: the first with tuner plugins and all functions that are required here.
-    const OLDEST: Self = Self(21_900);
+    const OLDEST: Self = Self::first(2, 19);
     /// 2.21: the first whose tuner interface (v2) our plugin has.
-    pub(super) const FIRST_WITH_PLUGIN: Self = Self(22_100);
+    pub(super) const FIRST_WITH_PLUGIN: Self = Self::first(2, 21);
     /// 2.33, the first that nobody has read.
-    const TOO_NEW: Self = Self(23_300);
+    const TOO_NEW: Self = Self::first(2, 33);
+
+    const fn first(major: u16, minor: u16) -> Self {
+        Self(version::Version::new(major, minor).code().cast_signed())
+    }
 
     fn is_supported(self) -> bool {
         (Self::OLDEST..Self::TOO_NEW).contains(&self)
@@ -40,13 +46,9 @@ impl Version {
 }
 
 impl fmt::Display for Version {
-    /// Since 2.9, the number is major * 10000 + minor * 100 + patch (`nccl.h`); before, major * 1000.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(code) = *self;
-        if code < 10_000 {
-            return write!(f, "{}.{}.{}", code / 1000, code / 100 % 10, code % 100);
-        }
-        write!(f, "{}.{}.{}", code / 10_000, code / 100 % 100, code % 100)
+        // A number below 0 is none of NCCL's.
+        version::Version::from_code(self.0.try_into().unwrap_or_default()).fmt(f)
     }
 }
 

@@ -60,7 +60,7 @@ impl Standing {
             Self::Absent => "no choice of this space",
             Self::Untried => "not tried yet",
             Self::Refused => "not offered by the library here",
-            Self::Failed(kind) => crate::ui::ingest::failure_text(kind),
+            Self::Failed(kind) => crate::ui::text::failure_name(kind),
             Self::Timed { is_dropped: false, .. } => "timed",
             Self::Timed { is_dropped: true, .. } | Self::Dropped => "dropped",
         }

@@ -55,6 +55,14 @@ fn of_shapes(seen: &Seen, of: impl Fn(&ShapeSeen) -> Vec<Block>) -> Vec<Block> {
     blocks
 }
 
+/// A list of at most `most` lines; how many there are beside them stands in its last.
+fn list(mut lines: Vec<Text>, most: usize) -> Block {
+    let more = lines.len().saturating_sub(most);
+    lines.truncate(most);
+    lines.extend((0 < more).then(|| format!("and {more} more").into()));
+    Block::List(lines)
+}
+
 pub(crate) fn shape_words(nodes: u32, ranks: u32) -> String {
     format!("{}, {}", count(u64::from(nodes), "node"), count(u64::from(ranks), "rank"))
 }

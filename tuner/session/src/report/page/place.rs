@@ -9,7 +9,7 @@ use gdrtune_profiles::{
     vocab::{Collective, Point},
 };
 
-use super::{MAX_TEXT, count, memory, shape_words};
+use super::{MAX_TEXT, count, list, memory, shape_words};
 use crate::{
     event::{HcaFacts, NodeFacts, goal_words},
     report::{
@@ -107,10 +107,10 @@ fn nodes(seen: &Seen) -> Vec<Block> {
         blocks.push(Block::Table(Table::new(caption, &columns, rows.collect())));
     }
     let lost = |host: &Host| Some(Text::code(&host.name).then(format!(": {}", host.lost.as_ref()?)));
-    let lost: Vec<Text> = seen.hosts.values().filter_map(lost).take(MAX_ROWS).collect();
+    let lost: Vec<Text> = seen.hosts.values().filter_map(lost).collect();
     if !lost.is_empty() {
         blocks.push(Block::paragraph("Hosts that could not be started, or were lost:"));
-        blocks.push(Block::List(lost));
+        blocks.push(list(lost, MAX_ROWS));
     }
     blocks
 }

@@ -7,7 +7,7 @@ use gdrtune_profiles::{
     vocab::{Choice, Collective},
 };
 
-use super::{MAX_TEXT, choices::failure, count, of_shapes};
+use super::{MAX_TEXT, choices::failure, count, list, of_shapes};
 use crate::{
     export::failure_name,
     report::{
@@ -24,8 +24,8 @@ const MAX_SIZES: usize = 8;
 pub(super) fn blocks(seen: &Seen) -> Vec<Block> {
     let mut blocks = vec![Block::heading(2, "Tried and left out")];
     if !seen.rejected.is_empty() {
-        let lines = seen.rejected.iter().take(MAX_ROWS).map(|line| shortened(line, 2 * MAX_TEXT).into());
-        blocks.push(Block::List(lines.collect()));
+        let lines = seen.rejected.iter().map(|line| shortened(line, 2 * MAX_TEXT).into());
+        blocks.push(list(lines.collect(), MAX_ROWS));
     }
     blocks.extend(of_shapes(seen, of_shape));
     if blocks.len() == 1 {

@@ -2,7 +2,7 @@
 
 use gdrtune_profiles::profile::Profile;
 
-use super::MAX_TEXT;
+use super::{MAX_TEXT, list};
 use crate::report::{
     block::{Block, Column, Table, Text, shortened},
     seen::Seen,
@@ -47,7 +47,7 @@ fn command(seen: &Seen) -> Vec<Block> {
     ));
     if !seen.resumed.is_empty() {
         blocks.push(Block::paragraph("The run was ended early and went on:"));
-        blocks.push(Block::List(seen.resumed.iter().take(MAX_ROWS).map(|line| line.clone().into()).collect()));
+        blocks.push(list(seen.resumed.iter().map(|line| line.clone().into()).collect(), MAX_ROWS));
     }
     blocks
 }
@@ -64,16 +64,16 @@ fn changes(seen: &Seen) -> Vec<Block> {
     if seen.wishes.is_empty() {
         return Vec::new();
     }
-    let wishes = seen.wishes.iter().take(MAX_ROWS).map(|wish| shortened(wish, MAX_TEXT).into());
+    let wishes = seen.wishes.iter().map(|wish| shortened(wish, MAX_TEXT).into());
     vec![
         Block::paragraph("The user changed while it ran, so that a run without this may decide otherwise:"),
-        Block::List(wishes.collect()),
+        list(wishes.collect(), MAX_ROWS),
     ]
 }
 
 fn files(seen: &Seen) -> Option<Block> {
-    let lines = seen.written.iter().take(MAX_ROWS).map(|file| Text::code(shortened(file, MAX_TEXT)));
-    let blocks = vec![Block::List(lines.collect())];
+    let lines = seen.written.iter().map(|file| Text::code(shortened(file, MAX_TEXT)));
+    let blocks = vec![list(lines.collect(), MAX_ROWS)];
     (!seen.written.is_empty()).then(|| Block::Folded { summary: "Files that the run wrote".to_owned(), blocks })
 }
 

@@ -5,7 +5,7 @@ use gdrtune_profiles::profile::{Class, Profile, Rule, Speedup};
 use super::{count, duration, factor, interval, microseconds, shape_words};
 use crate::{
     event::{Decision, RunEnd, without},
-    explain::Judged,
+    evidence::Judged,
     report::{
         block::{Block, Column, Table, Text},
         seen::Seen,

@@ -206,11 +206,7 @@ fn table(profile: Option<&Profile>, shape: &ShapeSeen, collective: Collective) -
 /// What the profile makes of a point.
 fn ships(profile: Option<&Profile>, shape: &ShapeSeen, point: Point) -> Text {
     let Some(profile) = profile.filter(|profile| !profile.run.unverified) else { return Text::default() };
-    let is_of = |(nodes, ranks): (u32, u32)| (nodes, ranks) == (shape.nodes, shape.ranks);
-    let rule = profile.rule.iter().find(|rule| {
-        rule.collective == point.collective && is_of((rule.nodes, rule.ranks)) && rule.bytes.contains(point.bytes)
-    });
-    match (rule, profile.env.is_empty()) {
+    match (profile.rule_of((shape.nodes, shape.ranks), point), profile.env.is_empty()) {
         (Some(rule), _) => Text::code(rule.choice().to_string()),
         (None, true) => "default".into(),
         (None, false) => "settings".into(),

@@ -2,12 +2,13 @@
 
 use gdrtune_fleet::hosts::fold;
 
-use super::{MAX_TEXT, count};
+use super::{MAX_TEXT, count, list};
 use crate::{
+    doctor::Status,
     event::Decision,
     report::{
         block::{Block, Text, shortened},
-        diagnosis::{Counts, Diagnosis, Found},
+        diagnosis::{Diagnosis, Found},
         seen::{Logged, Seen},
     },
 };
@@ -33,13 +34,14 @@ pub(super) fn blocks(seen: &Seen) -> Vec<Block> {
 
 /// What doctor said, at its own time.
 fn diagnosed(diagnosis: &Diagnosis) -> Vec<Block> {
-    let Counts { fail, warn, pass, skip } = diagnosis.counts;
+    let [fail, warn, pass, skip] =
+        [Status::Fail, Status::Warn, Status::Pass, Status::Skip].map(|status| diagnosis.of(status).count());
     let text = format!(
         "{fail} FAIL, {warn} WARN, {pass} PASS and {skip} SKIP, as doctor said of its hosts, at another time than the run."
     );
-    let troubles: Vec<Text> = diagnosis.troubles().take(MAX_LINES).map(trouble).collect();
-    let list = (!troubles.is_empty()).then_some(Block::List(troubles));
-    std::iter::once(Block::paragraph(text)).chain(list).collect()
+    let troubles: Vec<Text> = diagnosis.troubles().map(trouble).collect();
+    let troubles = (!troubles.is_empty()).then(|| list(troubles, MAX_LINES));
+    std::iter::once(Block::paragraph(text)).chain(troubles).collect()
 }
 
 fn trouble(found: &Found) -> Text {
