@@ -131,7 +131,10 @@ fn a_report_is_made_from_the_store_alone_and_is_the_same_each_time() {
     assert!(run.said.contains("\nreport: out/report.html\n"), "{}", run.said);
     let headline = "inconclusive, so the defaults stay: the search was over before it tried any setting, with 1 of 54 environments; \
                     give a larger --trials";
-    assert!(run.said.contains(headline), "{}", run.said);
+    assert!(run.said.contains(headline) && run.code == Some(0), "{:?}: {}", run.code, run.said);
+    assert_eq!(run.events("finished").last().unwrap()["end"], "inconclusive");
+    assert!(run.ask(&["runs"]).contains("inconclusive"), "{}", run.ask(&["runs"]));
+    assert!(run.file("report.md").contains("**Inconclusive**: "), "{}", run.file("report.md"));
     let (html, markdown) = (run.file("report.html"), run.file("report.md"));
     let (csv, json) = (run.ask(&["runs", "export", "last"]), run.ask(&["runs", "export", "last", "--format", "json"]));
     for named in ["out", "out/profile.toml"] {
@@ -189,7 +192,8 @@ fn a_report_is_made_from_the_store_alone_and_is_the_same_each_time() {
 
 #[test]
 fn a_report_that_cannot_be_made_leaves_no_file() {
-    let run = Run::of("null", &["--trials", "60", "--no-report"]);
+    let run = Run::of("null", &["--trials", "60", "--no-report", "--expect-gain"]);
+    assert_eq!(run.code, Some(5), "inconclusive is no gain: {}", run.said);
     assert!(!run.said.contains("report: "), "{}", run.said);
     let out = run.home.path().join("out");
     assert!(out.join("profile.toml").exists() && !out.join("report.html").exists() && !out.join("report.md").exists());

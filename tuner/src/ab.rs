@@ -65,13 +65,33 @@ pub struct AbResult {
 impl AbResult {
     /// The first two arms, default and candidate, as the verdict reads them.
     pub fn pairs(&self, points: &[Point], weight: impl Fn(Point) -> f64) -> Vec<AbPoint> {
+        self.between((0, 1), points, weight)
+    }
+
+    /// Two arms by their places, the first one in the default arm's place.
+    pub fn between(
+        &self,
+        (default, candidate): (usize, usize),
+        points: &[Point],
+        weight: impl Fn(Point) -> f64,
+    ) -> Vec<AbPoint> {
         let pair = |(index, &point): (usize, &Point)| AbPoint {
             point,
             weight: weight(point),
-            default: self.times_us[0][index].clone(),
-            candidate: self.times_us[1][index].clone(),
+            default: self.times_us[default][index].clone(),
+            candidate: self.times_us[candidate][index].clone(),
         };
         points.iter().enumerate().map(pair).collect()
+    }
+
+    /// Whether a relative difference of `least` between the first two arms would show at every point, by how far the rounds scatter:
+    /// it says nothing of which arm is ahead.
+    pub fn resolves(&self, least: f64) -> bool {
+        let [default, candidate, ..] = self.times_us.as_slice() else { return true };
+        let is_resolved = |(default, candidate): (&ArmSamples, &ArmSamples)| {
+            stats::round_error(default, candidate).is_none_or(|error| stats::ONE_SIDED_95 * error <= least.ln_1p())
+        };
+        default.iter().zip(candidate).all(is_resolved)
     }
 }
 
@@ -96,6 +116,21 @@ pub fn interleave(
     observer: &mut dyn Observer,
     cancel: &Cancel,
 ) -> Result<AbResult, BenchError> {
+    interleave_until(bench, plan, observer, cancel, &|_| false)
+}
+
+/// As [`interleave`], and after the least rounds it ends where `is_settled` says of the rounds so far that more would not change what
+/// follows from them. Whether that favours an arm is the caller's matter.
+///
+/// # Errors
+/// As [`interleave`].
+pub fn interleave_until(
+    bench: &mut dyn Bench,
+    plan: &AbPlan,
+    observer: &mut dyn Observer,
+    cancel: &Cancel,
+    is_settled: &dyn Fn(&AbResult) -> bool,
+) -> Result<AbResult, BenchError> {
     let mut result = AbResult {
         times_us: vec![vec![ArmSamples::new(); plan.points.len()]; plan.arms.len()],
         cpu_us: vec![vec![ArmSamples::new(); plan.points.len()]; plan.arms.len()],
@@ -113,7 +148,7 @@ pub fn interleave(
     let until_s = |result: &AbResult| plan.until_s + result.extended_s;
     for round in 0..plan.most_rounds.max(plan.max_rounds) {
         let started_s = bench.now_s();
-        if round >= plan.min_rounds && started_s >= until_s(&result)
+        if round >= plan.min_rounds && (started_s >= until_s(&result) || is_settled(&result))
             || round >= plan.max_rounds && is_enough(plan, &result)
         {
             break;
@@ -174,11 +209,7 @@ fn adapted(plan: &AbPlan, process_s: f64, sample_s: &[f64]) -> Vec<u32> {
 
 /// Whether no further round is worth it: nobody bounds the time, or a difference that matters would show at every point.
 fn is_enough(plan: &AbPlan, result: &AbResult) -> bool {
-    let [default, candidate, ..] = result.times_us.as_slice() else { return true };
-    let is_resolved = |(default, candidate): (&ArmSamples, &ArmSamples)| {
-        stats::round_error(default, candidate).is_none_or(|error| stats::ONE_SIDED_95 * error <= plan.resolve.ln_1p())
-    };
-    plan.until_s.is_infinite() || default.iter().zip(candidate).all(is_resolved)
+    plan.until_s.is_infinite() || result.resolves(plan.resolve)
 }
 
 /// Forwards in even rounds, backwards in odd ones: A B, B A, A B, ...

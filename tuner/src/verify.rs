@@ -1,6 +1,22 @@
 //! The verification: default arm against candidate, through the emitted files, until what would ship is what was
 //! measured.
 //!
+//! **Order.** Each process of an arm costs seconds, so the *main comparison* has the time first: the default arm and the candidate
+//! (and its environment without the rules, where it has both), until there is a verdict. Only a candidate whose environment passes is
+//! then compared with itself without each setting, in rounds of their own in which all these arms take turns, so that drift reaches
+//! them alike; the default arm has no part in that question, nor in its rounds. What is left is measured against the
+//! default arm anew.
+//!
+//! **Looking more than once** makes no false win likelier. The main comparison ends before its time only where the environment
+//! loses: every point is resolved, and the interval of the gain lies below the least one that ships. So it can pass at one look alone, which
+//! comes when rounds or time are over, whoever is ahead. The rounds of the settings come after a pass and share no sample
+//! with it; they can only take settings away. The reduced candidate must pass in rounds of its own, and where those leave its gain open, what
+//! passed before ships as it is. A setting may be kept early only with a P(faster) that
+//! ten looks more do not wear out ([`AblationVerdict::is_settled`]), and dropped early where its gain is ruled out.
+//!
+//! **Time.** When the time is over, what runs still takes its least rounds: [`MIN_ROUNDS`] of two or three arms for each candidate, and six of
+//! the candidate and its ablations once, for one that passed.
+//!
 //! Must not emit files or tell anybody: the [`Deployer`] does.
 
 mod verified;
@@ -35,8 +51,13 @@ const MOST_ROUNDS: u32 = 42;
 const REPEATS: u32 = 2;
 /// Times that a reduced candidate is measured again before the rest is given up.
 const MAX_ATTEMPTS: u32 = 4;
-/// Share of the remaining time that one attempt may use, so that a reduced candidate can still be measured.
-const ATTEMPT_SHARE: f64 = 0.6;
+/// Share of the remaining time that one A/B may use: the main comparison first, and of the rest the one of settings, so that a
+/// reduced candidate can still be measured.
+const SHARE: f64 = 0.6;
+/// The default arm's place in the main comparison.
+const DEFAULT: usize = 0;
+/// The candidate's place there.
+const CANDIDATE: usize = 1;
 
 /// Who emits the files of the candidates, watches the measurements, and is told what came of them.
 pub trait Deployer: Observer {
@@ -96,83 +117,109 @@ impl Verification<'_> {
         deployer.note(Note::Phase(Phase::Verify));
         let thresholds =
             Thresholds { objective: self.objective, design: Design::Rounds, ..Thresholds::standard(self.seed) };
-        let mut verified = Verified {
-            verdict: None,
-            ablations: Vec::new(),
-            left_out: Vec::new(),
-            unverified: None,
-            withdrawn: None,
-            workload: outcome.defaults.len(),
-            step: None,
-        };
+        let mut verified = Verified::nothing_yet(outcome.defaults.len());
         let engine = bench.info().engine;
         let mut candidate = plan::candidate(outcome, thresholds.gain);
         verified.left_out.extend(drop_unwritable(&mut candidate, engine));
         let mut may_fall_back = true;
         let mut until_s = self.until_s;
+        let mut whole: Option<Box<Verified>> = None;
         for attempt in 0..MAX_ATTEMPTS {
             if candidate.is_empty() {
                 break;
             }
-            let ablations = if attempt == 0 { verdict::ablations(&candidate.environment) } else { Vec::new() };
-            let data = match self.measure(bench, &candidate, &ablations, (&thresholds, &mut until_s), deployer)? {
-                Measured::Data(data) => data,
-                Measured::Broken { arm: 0, why } => {
-                    verified.unverified = Some(format!("the default arm fails: {why}"));
-                    break;
+            let may_ablate = attempt == 0;
+            let time = (&thresholds, &mut until_s);
+            let next = match self.attempt(bench, &candidate, may_ablate, time, &mut verified, deployer)? {
+                Attempt::Over => break,
+                Attempt::Reduced(reduced) => Some(reduced),
+                Attempt::WithoutSettings { passed, reduced } => {
+                    whole = passed;
+                    Some(reduced)
                 }
-                Measured::Broken { why, .. } if std::mem::take(&mut may_fall_back) => {
+                Attempt::EnvironmentFails { is_open: true } if whole.is_some() => {
+                    whole.take().into_iter().for_each(|whole| take_back(*whole, &mut verified, deployer));
+                    None
+                }
+                // Rules were measured under the environment that does not ship; those of the first one may still hold.
+                Attempt::EnvironmentFails { .. } if std::mem::take(&mut may_fall_back) => {
+                    Some(fallback(outcome, &thresholds, engine, &mut verified))
+                }
+                Attempt::EnvironmentFails { .. } => None,
+                Attempt::Broken { arm: DEFAULT, why } => {
+                    verified.give_up(format!("the default arm fails: {why}"));
+                    None
+                }
+                Attempt::Broken { why, .. } if std::mem::take(&mut may_fall_back) => {
                     verified.left_out.push(format!("the search's candidate: it fails in the A/B: {why}"));
-                    candidate = plan::fallback(outcome, thresholds.gain);
-                    verified.left_out.extend(drop_unwritable(&mut candidate, engine));
+                    verified.verdict = None;
+                    candidate = fallback(outcome, &thresholds, engine, &mut verified);
                     continue;
                 }
-                Measured::Broken { why, .. } => {
-                    verified.unverified = Some(format!("the candidate fails: {why}"));
-                    break;
+                Attempt::Broken { why, .. } => {
+                    verified.give_up(format!("the candidate fails: {why}"));
+                    None
                 }
-                Measured::Nothing => break,
             };
-            let thresholds = Thresholds { round_s: data.round_s, ..thresholds };
-            let dropped = judge_settings(&data, &ablations, &thresholds, &mut verified);
-            if !dropped.is_empty() {
-                candidate.environment.0.retain(|name, _| !dropped.contains(name));
-                continue;
-            }
-            let verdict = match &data.without_rules {
-                Some(alone) => verdict::verdict_apart(&data.points, alone, &thresholds, &candidate),
-                None => verdict::verdict(&data.points, &thresholds, &candidate),
-            };
-            deployer.judged(&verdict);
-            verified.left_out.extend(verdict.left_out());
-            if self.objective == Objective::TimePerStep {
-                verified.step = verdict::step_time(&self.steps(), &data.points, &verdict, &thresholds);
-            }
-            let env_failed = !candidate.environment.is_empty() && verdict.shipped_environment.is_empty();
-            let next = match &verdict.recheck {
-                Some(reduced) => Some(reduced.clone()),
-                // Rules were measured under the environment that does not ship; those of the first one may still hold.
-                None if env_failed && std::mem::take(&mut may_fall_back) => {
-                    let mut fallback = plan::fallback(outcome, thresholds.gain);
-                    verified.left_out.extend(drop_unwritable(&mut fallback, engine));
-                    Some(fallback)
-                }
-                None => None,
-            };
-            verified.verdict = Some(verdict);
             match next {
                 // What would ship now was never measured as a whole: unless another attempt can, it must not.
                 Some(next) if attempt + 1 < MAX_ATTEMPTS => candidate = next,
                 Some(_) => {
-                    let text = "what was left after the last attempt was not measured again";
-                    verified.unverified = Some(text.to_owned());
-                    verified.verdict = None;
+                    verified.give_up("what was left after the last attempt was not measured again".to_owned());
                     break;
                 }
                 None => break,
             }
         }
         Ok(verified)
+    }
+
+    /// Measures a candidate and judges it, and then its settings one by one.
+    fn attempt<D: Deployer>(
+        &self,
+        bench: &mut dyn Bench,
+        candidate: &Candidate,
+        may_ablate: bool,
+        (thresholds, until_s): (&Thresholds, &mut f64),
+        verified: &mut Verified,
+        deployer: &mut D,
+    ) -> Result<Attempt, VerifyError<D::Error>> {
+        let data = match self.measure(bench, candidate, (thresholds, until_s), deployer)? {
+            Measured::Data(data) => data,
+            Measured::Broken { arm, why } => return Ok(Attempt::Broken { arm, why }),
+            Measured::Nothing => return Ok(Attempt::Over),
+        };
+        let judging = Thresholds { round_s: data.round_s, ..*thresholds };
+        let verdict = match &data.without_rules {
+            Some(alone) => verdict::verdict_apart(&data.points, alone, &judging, candidate),
+            None => verdict::verdict(&data.points, &judging, candidate),
+        };
+        deployer.judged(&verdict);
+        verified.left_out.extend(verdict.left_out());
+        if self.objective == Objective::TimePerStep {
+            verified.step = verdict::step_time(&self.steps(), &data.points, &verdict, &judging);
+        }
+        let recheck = verdict.recheck.clone();
+        let environment = verdict.environment.as_ref().map(|judged| (judged.ships, judged.is_open(thresholds)));
+        verified.verdict = Some(verdict);
+        let ablated = match environment {
+            Some((false, is_open)) => return Ok(Attempt::EnvironmentFails { is_open }),
+            Some((true, _)) if may_ablate => {
+                let passed = recheck.as_ref().unwrap_or(candidate);
+                self.ablate(bench, passed, (thresholds, until_s), verified, deployer)?
+            }
+            _ => Ablated::Keeps,
+        };
+        Ok(match ablated {
+            Ablated::Keeps => recheck.map_or(Attempt::Over, Attempt::Reduced),
+            Ablated::Broken(why) => Attempt::Broken { arm: CANDIDATE, why },
+            Ablated::Reduced(reduced) => {
+                // With rules that do not ship, it was not measured as a whole either.
+                let passed = recheck.is_none().then(|| Box::new(verified.clone()));
+                verified.leave_out_settings();
+                Attempt::WithoutSettings { passed, reduced }
+            }
+        })
     }
 
     /// Calls per step and the default time of one call, for each point that could be measured.
@@ -184,49 +231,159 @@ impl Verification<'_> {
         self.weights.iter().filter_map(step).collect()
     }
 
-    /// Runs the arms: default, candidate, the candidate without each setting, and its environment without the rules.
+    /// Runs the arms of the main comparison: default, candidate, and its environment without the rules.
     fn measure<D: Deployer>(
         &self,
         bench: &mut dyn Bench,
         candidate: &Candidate,
-        ablations: &[Ablation],
         (thresholds, until_s): (&Thresholds, &mut f64),
         deployer: &mut D,
     ) -> Result<Measured, VerifyError<D::Error>> {
-        let without_setting =
-            |a: &Ablation| Candidate { environment: a.environment.clone(), rules: candidate.rules.clone() };
         let mut candidates = vec![candidate.clone()];
-        candidates.extend(ablations.iter().map(without_setting));
         let has_both = !candidate.environment.is_empty() && !candidate.rules.is_empty();
         if has_both {
             candidates.push(Candidate { environment: candidate.environment.clone(), rules: Vec::new() });
         }
         let mut arms = vec![Setup::Site];
         arms.extend(deployer.deploy(&candidates).map_err(VerifyError::Deploy)?);
-        let points = self.outcome.defaults.keys().copied().filter(|&point| candidate.changes(point)).collect();
-        let now_s = bench.now_s();
         let plan = AbPlan {
             arms,
-            points,
-            repeats: REPEATS,
             min_rounds: MIN_ROUNDS.max(verdict::least_rounds(candidate.rules.len(), thresholds)),
-            max_rounds: MAX_ROUNDS,
             most_rounds: MOST_ROUNDS,
-            resolve: thresholds.gain,
-            until_s: now_s + ATTEMPT_SHARE * (*until_s - now_s),
+            ..self.ab_plan(bench, candidate, (thresholds, *until_s))
         };
-        let result = ab::interleave(bench, &plan, deployer, self.cancel).map_err(VerifyError::Bench)?;
+        let is_lost = |result: &AbResult| {
+            if candidate.environment.is_empty() || !result.resolves(thresholds.gain) {
+                return false;
+            }
+            let AbData { points, without_rules, .. } = self.arrange(&plan, result, has_both);
+            verdict::cannot_ship(&points, without_rules.as_deref(), thresholds, candidate)
+        };
+        let result = self.interleave(bench, &plan, until_s, deployer, &is_lost)?;
+        Ok(match result.broken {
+            Some((arm, why)) => Measured::Broken { arm, why },
+            None if result.rounds == 0 => Measured::Nothing,
+            None => Measured::Data(self.arrange(&plan, &result, has_both)),
+        })
+    }
+
+    /// Measures a candidate that passed in turn with what it is without each of its settings.
+    fn ablate<D: Deployer>(
+        &self,
+        bench: &mut dyn Bench,
+        passed: &Candidate,
+        (thresholds, until_s): (&Thresholds, &mut f64),
+        verified: &mut Verified,
+        deployer: &mut D,
+    ) -> Result<Ablated, VerifyError<D::Error>> {
+        let mut ablations = verdict::ablations(&passed.environment);
+        let mut verdicts: Vec<AblationVerdict> = Vec::new();
+        while !ablations.is_empty() {
+            let without = |a: &Ablation| Candidate { environment: a.environment.clone(), rules: passed.rules.clone() };
+            let candidates: Vec<Candidate> =
+                std::iter::once(passed.clone()).chain(ablations.iter().map(without)).collect();
+            let plan = AbPlan {
+                arms: deployer.deploy(&candidates).map_err(VerifyError::Deploy)?,
+                min_rounds: verdict::least_rounds(1, thresholds),
+                ..self.ab_plan(bench, passed, (thresholds, *until_s))
+            };
+            let judge = |result: &AbResult| -> Vec<AblationVerdict> {
+                let one = |(index, ablation): (usize, &Ablation)| {
+                    let data = result.between((index + 1, 0), &plan.points, |point| self.weight(point));
+                    verdict::judge_ablation(ablation, &data, thresholds, result.rounds < plan.max_rounds)
+                };
+                ablations.iter().enumerate().map(one).collect()
+            };
+            let is_settled = |result: &AbResult| judge(result).iter().all(|verdict| verdict.is_settled(thresholds));
+            let result = self.interleave(bench, &plan, until_s, deployer, &is_settled)?;
+            match &result.broken {
+                Some((0, why)) => return Ok(Ablated::Broken(why.clone())),
+                // It cannot be left out; the others are compared without that arm.
+                Some((arm, why)) => verdicts.push(AblationVerdict::needed(&ablations.remove(arm - 1).name, why)),
+                None => {
+                    verdicts.extend(judge(&result));
+                    break;
+                }
+            }
+        }
+        let names = verdict::dropped(&mut verdicts);
+        verified.ablations = verdicts;
+        if names.is_empty() {
+            return Ok(Ablated::Keeps);
+        }
+        let mut reduced = passed.clone();
+        reduced.environment.0.retain(|name, _| !names.contains(name));
+        Ok(Ablated::Reduced(reduced))
+    }
+
+    /// What the A/Bs of a candidate have in common: its points, and a share of the time that is left.
+    fn ab_plan(&self, bench: &dyn Bench, candidate: &Candidate, (thresholds, until_s): (&Thresholds, f64)) -> AbPlan {
+        let now_s = bench.now_s();
+        AbPlan {
+            arms: Vec::new(),
+            points: self.outcome.defaults.keys().copied().filter(|&point| candidate.changes(point)).collect(),
+            repeats: REPEATS,
+            min_rounds: MIN_ROUNDS,
+            max_rounds: MAX_ROUNDS,
+            most_rounds: MAX_ROUNDS,
+            resolve: thresholds.gain,
+            until_s: now_s + SHARE * (until_s - now_s),
+        }
+    }
+
+    /// Runs the arms, and tells what failed.
+    fn interleave<D: Deployer>(
+        &self,
+        bench: &mut dyn Bench,
+        plan: &AbPlan,
+        until_s: &mut f64,
+        deployer: &mut D,
+        is_settled: &dyn Fn(&AbResult) -> bool,
+    ) -> Result<AbResult, VerifyError<D::Error>> {
+        let result =
+            ab::interleave_until(bench, plan, deployer, self.cancel, is_settled).map_err(VerifyError::Bench)?;
         *until_s += result.extended_s;
         result.failures.iter().for_each(|failure| deployer.failed(failure));
         if result.directive == Directive::Abort {
             return Err(VerifyError::Aborted);
         }
-        Ok(match result.broken {
-            Some((arm, why)) => Measured::Broken { arm, why },
-            None if result.rounds == 0 => Measured::Nothing,
-            None => Measured::Data(arrange(&plan, &result, self.outcome, has_both)),
-        })
+        Ok(result)
     }
+
+    fn weight(&self, point: Point) -> f64 {
+        self.outcome.points.iter().find(|p| p.pick.point == point).map_or(1.0, |p| p.weight)
+    }
+
+    /// The arms' samples as the verdict reads them.
+    fn arrange(&self, plan: &AbPlan, result: &AbResult, has_both: bool) -> AbData {
+        let without_rules = result.times_us.last().filter(|_| has_both);
+        let of_points = |arm: &Vec<ArmSamples>| plan.points.iter().copied().zip(arm.iter().cloned()).collect();
+        AbData {
+            points: result.pairs(&plan.points, |point| self.weight(point)),
+            without_rules: without_rules.map(of_points),
+            round_s: result.round_s,
+        }
+    }
+}
+
+/// Without the settings that showed nothing of their own, the rounds that there was time for leave the gain open: that does not speak
+/// against the whole, which passed.
+fn take_back(whole: Verified, verified: &mut Verified, deployer: &mut impl Deployer) {
+    let names: Vec<&str> = whole.ablations.iter().filter(|v| !v.keep).map(|v| v.name.as_str()).collect();
+    let note = format!(
+        "all but {}: without, the gain is not sure with the rounds that there was time for, so what passed ships as a whole",
+        names.join(", ")
+    );
+    whole.verdict.iter().for_each(|verdict| deployer.judged(verdict));
+    *verified = whole;
+    verified.left_out.push(note);
+}
+
+/// What is measured where the environment does not ship, or the search's candidate does not run.
+fn fallback(outcome: &SearchOutcome, thresholds: &Thresholds, engine: Engine, verified: &mut Verified) -> Candidate {
+    let mut fallback = plan::fallback(outcome, thresholds.gain);
+    verified.left_out.extend(drop_unwritable(&mut fallback, engine));
+    fallback
 }
 
 /// Takes out rules for what no engine can run, which no profile may hold: a grid or a model may offer anything. Gives why.
@@ -241,49 +398,45 @@ fn drop_unwritable(candidate: &mut Candidate, engine: Engine) -> Vec<String> {
     dropped
 }
 
-/// One A/B as the verdict reads it.
+/// The main comparison as the verdict reads it.
 struct AbData {
     points: Vec<AbPoint>,
     /// The candidate's environment without its rules, where it has both.
     without_rules: Option<Vec<(Point, ArmSamples)>>,
-    ablated: Vec<Vec<(Point, ArmSamples)>>,
     /// Seconds that a round took; 0 where nobody knows.
     round_s: f64,
 }
 
-/// What came of an A/B.
+/// What came of a main comparison.
 enum Measured {
     /// Times of every arm.
     Data(AbData),
-    /// An arm that fails again and again; 0 is the default arm.
+    /// An arm that fails again and again.
     Broken { arm: usize, why: String },
     /// The user wants no more.
     Nothing,
 }
 
-/// The arms' samples as the verdict reads them.
-fn arrange(plan: &AbPlan, result: &AbResult, outcome: &SearchOutcome, has_both: bool) -> AbData {
-    let weight = |point: Point| outcome.points.iter().find(|p| p.pick.point == point).map_or(1.0, |p| p.weight);
-    let arm = |arm: &Vec<ArmSamples>| plan.points.iter().copied().zip(arm.iter().cloned()).collect();
-    let mut others: Vec<Vec<(Point, ArmSamples)>> = result.times_us[2..].iter().map(arm).collect();
-    // The arm without rules comes last.
-    let without_rules = if has_both { others.pop() } else { None };
-    AbData { points: result.pairs(&plan.points, weight), without_rules, ablated: others, round_s: result.round_s }
+/// What came of comparing a candidate with itself without each setting.
+enum Ablated {
+    /// Every setting stays.
+    Keeps,
+    /// What is left of it.
+    Reduced(Candidate),
+    /// The candidate itself fails now.
+    Broken(String),
 }
 
-/// Judges each setting of the environment; gives the names of those that go.
-fn judge_settings(
-    data: &AbData,
-    ablations: &[Ablation],
-    thresholds: &Thresholds,
-    verified: &mut Verified,
-) -> Vec<String> {
-    let without: Vec<(Ablation, Vec<(Point, ArmSamples)>)> =
-        ablations.iter().cloned().zip(data.ablated.iter().cloned()).collect();
-    let verdicts = verdict::judge_ablations(&data.points, &without, thresholds);
-    let dropped: Vec<&AblationVerdict> = verdicts.iter().filter(|v| !v.keep).collect();
-    verified.left_out.extend(dropped.iter().map(|v| format!("{}: {}", v.name, v.sentence)));
-    let names = dropped.iter().map(|v| v.name.clone()).collect();
-    verified.ablations = verdicts;
-    names
+/// What follows from one candidate.
+enum Attempt {
+    /// Its verdict holds, and nothing more is measured.
+    Over,
+    /// This is left of it, and was not measured as a whole.
+    Reduced(Candidate),
+    /// It passed, unless that is absent, and this is left of it without the settings that show nothing of their own.
+    WithoutSettings { passed: Option<Box<Verified>>, reduced: Candidate },
+    /// Its environment does not ship; open is whether it might gain all the same.
+    EnvironmentFails { is_open: bool },
+    /// An arm that fails again and again.
+    Broken { arm: usize, why: String },
 }

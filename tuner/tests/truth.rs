@@ -2,12 +2,21 @@
 
 mod course;
 
-use std::{fs, path::PathBuf};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 
+use course::Files;
 use gdrtune_profiles::vocab::{Environment, Point};
 use gdrtune_tuner::{
+    ab::{self, AbPlan},
+    bench::{Bench, Cancel, Setup},
+    plan::{self, Candidate},
+    race::Pick,
+    search::{DefaultTime, EnvironmentScore, PointResult, SearchOutcome, StoppedBy},
     sim::{Cluster, SimConfig, Simulated},
+    stats::Design,
     steadiness::Unsteady,
+    verdict::{self, Thresholds},
+    verify::{Deployer, Verified},
 };
 
 const SEEDS: u64 = 2;
@@ -147,5 +156,173 @@ fn what_the_files_state_is_there_and_every_file_is_tuned() {
                 assert!(found < 1.005, "{name}, {point}, {environment}: {found}");
             }
         }
+    }
+}
+
+/// Four nodes whose processes take ten seconds to start. Two settings gain 4.7 % each, and a third one nothing.
+const COSTLY: &str = r#"
+name = "costly starts"
+nodes = 4
+ranks_per_node = 1
+start_s = 10
+
+[node]
+nvlink_gbs = 100.0
+channel_gbs = 24.0
+
+[network]
+kind = "sockets"
+nics = [{ name = "eth0", rate_gbs = 11.0 }]
+connection_gbs = 11.0
+
+[engine]
+algorithms = ["ring"]
+protocols = ["simple"]
+channels = [1]
+ceiling = 1
+own = "best"
+
+[search]
+NCCL_CROSS_NIC = ["1"]
+NCCL_NTHREADS = ["256"]
+NCCL_PXN_DISABLE = ["1"]
+
+[noise]
+sample = 0.02
+process = 0.08
+
+[[effect]]
+factor = 0.955
+calls = { environment = { NCCL_NTHREADS = "256" } }
+
+[[effect]]
+factor = 0.955
+calls = { environment = { NCCL_PXN_DISABLE = "1" } }
+
+[truth]
+collectives = ["allreduce"]
+sizes = "4M,16M"
+environment = { NCCL_NTHREADS = "256", NCCL_PXN_DISABLE = "1" }
+"#;
+
+/// What a search leaves that takes three settings for good there.
+fn found(bench: &Simulated) -> SearchOutcome {
+    let default = DefaultTime { median_us: 100.0, samples: 3 };
+    let result = |point: Point| {
+        let pick = Pick { point, choice: None, median_us: 85.0, expected_us: 85.0, deviation: 0.02, samples: 3 };
+        PointResult { weight: 1.0, default: Some(default), pick, own_choice_us: None }
+    };
+    let points = bench.cluster().truth.points();
+    let environment =
+        Environment::new().with("NCCL_CROSS_NIC", "1").with("NCCL_NTHREADS", "256").with("NCCL_PXN_DISABLE", "1");
+    let score = |environment: &Environment, score: f64| EnvironmentScore {
+        environment: environment.clone(),
+        score,
+        abandoned: false,
+        failed: None,
+        trials: 9,
+    };
+    SearchOutcome {
+        defaults: points.iter().map(|point| (*point, default)).collect(),
+        points: points.iter().copied().map(result).collect(),
+        first_environment: Environment::new(),
+        fallback: Vec::new(),
+        best_ever: BTreeMap::new(),
+        environments: vec![score(&Environment::new(), 1.0), score(&environment, 0.85)],
+        environment,
+        importance: Vec::new(),
+        bans: Vec::new(),
+        trials: 18,
+        seconds: 0.0,
+        stopped_by: StoppedBy::Seconds,
+    }
+}
+
+/// Whether the environment ships where all arms take turns in every round, its ablations too.
+fn ships_in_one_go(bench: &mut Simulated, outcome: &SearchOutcome, seed: u64, until_s: f64) -> bool {
+    let candidate = plan::candidate(outcome, 0.02);
+    let mut candidates = vec![candidate.clone()];
+    let without = verdict::ablations(&candidate.environment).into_iter();
+    candidates.extend(without.map(|a| Candidate { environment: a.environment, rules: Vec::new() }));
+    let mut files = Files::of(bench);
+    let mut arms = vec![Setup::Site];
+    arms.extend(files.deploy(&candidates).unwrap_or_else(|error| panic!("{error}")));
+    let points: Vec<Point> = outcome.defaults.keys().copied().collect();
+    let plan =
+        AbPlan { arms, points, repeats: 2, min_rounds: 7, max_rounds: 21, most_rounds: 42, resolve: 0.02, until_s };
+    let result = ab::interleave(bench, &plan, &mut files, &Cancel::new());
+    let result = result.unwrap_or_else(|error| panic!("{error}"));
+    let thresholds = Thresholds { design: Design::Rounds, ..Thresholds::standard(seed) };
+    let verdict = verdict::verdict(&result.pairs(&plan.points, |_| 1.0), &thresholds, &candidate);
+    !verdict.keeps_defaults()
+}
+
+fn parsed(text: &str) -> Cluster {
+    Cluster::parse(text, "costly").unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn verify_found(cluster: &Cluster, seed: u64, until_s: f64) -> (Verified, f64) {
+    let mut bench = course::bench(cluster, seed);
+    let (outcome, mut files) = (found(&bench), Files::of(&bench));
+    let verified = course::verify(&mut bench, &outcome, &mut files, seed, until_s);
+    (verified, bench.now_s())
+}
+
+#[test]
+fn what_processes_cost_goes_where_it_decides() {
+    let cluster = parsed(COSTLY);
+    let (mut in_one_go, mut in_order, mut as_a_whole) = (0, 0, 0);
+    for seed in 0..10 {
+        let mut bench = course::bench(&cluster, seed);
+        let outcome = found(&bench);
+        in_one_go += u32::from(ships_in_one_go(&mut bench, &outcome, seed, 360.0));
+        let (verified, now_s) = verify_found(&cluster, seed, 600.0);
+        in_order += u32::from(!verified.keeps_defaults());
+        let is_whole = verified.left_out.iter().any(|line| line.ends_with("what passed ships as a whole"));
+        assert!(!is_whole || verified.environment() == outcome.environment, "seed {seed}: {:?}", verified.left_out);
+        as_a_whole += u32::from(is_whole);
+        // At most the least rounds of the ablations and of what they leave: 6 of 4 processes and 7 of 2, 10 s each.
+        assert!(now_s < 600.0 + 24.0 * 10.0, "seed {seed}: {now_s}");
+    }
+    assert!(in_one_go <= 6 && in_one_go + 2 <= in_order, "{in_one_go} and {in_order} of 10");
+    assert!(0 < as_a_whole, "there is no time to make sure of what is left");
+}
+
+#[test]
+fn a_useless_setting_is_left_out_after_all_together_passed() {
+    let cluster = parsed(&COSTLY.replace("process = 0.08", "process = 0.01"));
+    for seed in 0..4 {
+        let (verified, now_s) = verify_found(&cluster, seed, 5_000.0);
+        assert_eq!(verified.environment(), cluster.truth.environment, "seed {seed}: {:?}", verified.left_out);
+        let [line] = verified.left_out.as_slice() else { panic!("seed {seed}: {:?}", verified.left_out) };
+        assert!(line.starts_with("NCCL_CROSS_NIC: left out: with it only"), "{line}");
+        // 21 rounds of two arms twice, and no 21 of four: each setting was settled before.
+        assert!(now_s < (2 * 21 * 2 + 12 * 4) as f64 * 10.5, "seed {seed}: {now_s}");
+    }
+}
+
+#[test]
+fn a_setting_without_which_nothing_starts_stays() {
+    let fault = r#"[[fault]]
+kind = "no-start"
+calls = { environment = { NCCL_NTHREADS = "256", NCCL_CROSS_NIC = "" } }
+
+[truth]"#;
+    let text = COSTLY.replace("process = 0.08", "process = 0.01").replace("[truth]", fault);
+    let (verified, _) = verify_found(&parsed(&text), 0, 5_000.0);
+    let (found, needed) = (verified.environment(), verified.ablations.iter().find(|a| a.name == "NCCL_CROSS_NIC"));
+    assert_eq!(found.iter().count(), 3, "{:?}", verified.left_out);
+    let sentence = &needed.expect("it was compared").sentence;
+    assert!(sentence.starts_with("stays: without it did not start: "), "{sentence}");
+}
+
+#[test]
+fn what_gains_nothing_ends_as_soon_as_that_is_sure() {
+    let cluster = parsed(&COSTLY.replace("factor = 0.955", "factor = 1.0").replace("process = 0.08", "process = 0.01"));
+    for seed in 0..4 {
+        let (verified, now_s) = verify_found(&cluster, seed, 5_000.0);
+        assert!(verified.keeps_defaults(), "seed {seed}: {:?}", verified.left_out);
+        // Of 21 rounds of two processes.
+        assert!(now_s < 10.0 * 2.0 * 10.5, "seed {seed}: {now_s}");
     }
 }

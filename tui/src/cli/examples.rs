@@ -4,7 +4,7 @@
 /// Exit codes, shown at the end of `--help`.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
-  0    done (also when the defaults are best)
+  0    done (also when the defaults are best, or the run is inconclusive)
   1    unexpected error
   2    wrong use or configuration
   3    preflight refused: hosts that cannot be used as they are, or to which GPU Direct RDMA does

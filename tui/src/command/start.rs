@@ -146,6 +146,7 @@ fn run_line(dir: &Path, row: &RunRow) -> RunLine {
         },
         end if is(RunEnd::Interrupted) || is(RunEnd::NodesLost) => RunState::CutOff(end),
         end if is(RunEnd::Failed) => RunState::Failed(end),
+        end if is(RunEnd::Inconclusive) => RunState::Undecided(end),
         end => RunState::Ended(end),
     };
     RunLine {
@@ -154,7 +155,8 @@ fn run_line(dir: &Path, row: &RunRow) -> RunLine {
         hosts: row.hosts.clone(),
         engine: row.engine.clone(),
         ranks: row.ranks,
-        can_resume: !row.args.is_empty() && !matches!(end, RunState::Running | RunState::Ended(_)),
+        can_resume: !row.args.is_empty()
+            && !matches!(end, RunState::Running | RunState::Undecided(_) | RunState::Ended(_)),
         end,
         gain: row.gain,
     }

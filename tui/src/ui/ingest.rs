@@ -160,7 +160,7 @@ impl Run {
             Event::Finished { end, summary } => {
                 let level = match end {
                     RunEnd::Tuned | RunEnd::DefaultsBest => Level::Info,
-                    RunEnd::Interrupted => Level::Warn,
+                    RunEnd::Inconclusive | RunEnd::Interrupted => Level::Warn,
                     RunEnd::NodesLost | RunEnd::Failed => Level::Error,
                 };
                 self.note(t_ms, level, summary.clone());

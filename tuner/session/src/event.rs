@@ -461,6 +461,9 @@ pub enum RunEnd {
     Tuned,
     /// The defaults are best.
     DefaultsBest,
+    /// The defaults stay, because too little was measured, or too noisily, to say whether they are best. Runs of earlier versions
+    /// ended with [`Self::DefaultsBest`] then.
+    Inconclusive,
     /// The user ended it.
     Interrupted,
     /// Too many nodes were lost.

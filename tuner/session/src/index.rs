@@ -334,6 +334,7 @@ pub const fn end_name(end: RunEnd) -> &'static str {
     match end {
         RunEnd::Tuned => "tuned",
         RunEnd::DefaultsBest => "defaults best",
+        RunEnd::Inconclusive => "inconclusive",
         RunEnd::Interrupted => "interrupted",
         RunEnd::NodesLost => "nodes lost",
         RunEnd::Failed => "failed",

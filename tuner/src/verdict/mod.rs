@@ -16,11 +16,13 @@
 //! Must not measure.
 
 mod ablation;
+mod apart;
 mod loss;
 mod noise;
 mod step;
 
-pub use ablation::{Ablation, AblationVerdict, ablations, judge_ablations};
+pub use ablation::{Ablation, AblationVerdict, ablations, dropped, judge_ablation};
+pub use apart::{cannot_ship, verdict_apart};
 pub use loss::{Loss, perhaps_losing};
 pub use noise::Noise;
 pub use step::{StepTime, step_time};
@@ -171,6 +173,14 @@ pub struct EnvironmentVerdict {
     pub sentence: String,
 }
 
+impl EnvironmentVerdict {
+    /// Whether it does not ship for want of rounds alone: a gain that would is still possible.
+    pub fn is_open(&self, thresholds: &Thresholds) -> bool {
+        let is_open = |s: &Speedup| !thresholds.is_faster(s) && 1.0 + thresholds.gain <= s.high;
+        !self.ships && self.speedup.as_ref().is_some_and(is_open)
+    }
+}
+
 /// The decision over a candidate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
@@ -240,52 +250,6 @@ pub fn verdict(data: &[AbPoint], thresholds: &Thresholds, candidate: &Candidate)
     });
     let sentence = summary(&shipped, &shipped_environment, candidate);
     Verdict { points, rules, environment, shipped, shipped_environment, recheck, sentence }
-}
-
-/// Decides over a candidate with an environment *and* rules, given a third arm: the environment without the rules.
-///
-/// The environment is judged by that arm against the default, and each rule by what it adds to that arm, so that neither is
-/// credited with the other's gain. The points are those of the whole candidate against the default.
-pub fn verdict_apart(
-    data: &[AbPoint],
-    without_rules: &[(Point, ArmSamples)],
-    thresholds: &Thresholds,
-    candidate: &Candidate,
-) -> Verdict {
-    let of = |point: Point| without_rules.iter().find(|(p, _)| *p == point).map(|(_, arm)| arm.clone());
-    let between = |default: fn(&AbPoint, ArmSamples) -> AbPoint| -> Vec<AbPoint> {
-        data.iter().filter_map(|full| Some(default(full, of(full.point)?))).collect()
-    };
-    let mut environment_data = between(|full, alone| AbPoint { candidate: alone, ..full.clone() });
-    // Where no rule applies, both arms ran the environment alone.
-    for point in environment_data.iter_mut().filter(|point| candidate.rule_of(point.point).is_none()) {
-        let both = data.iter().filter(|full| full.point == point.point).flat_map(|full| &full.candidate);
-        both.for_each(|(process, times)| point.candidate.entry(*process).or_default().extend(times));
-    }
-    let rule_data = between(|full, alone| AbPoint { default: alone, ..full.clone() });
-    let environment_only = Candidate { environment: candidate.environment.clone(), rules: Vec::new() };
-    let rules_only = Candidate { environment: Environment::new(), rules: candidate.rules.clone() };
-    let by_environment = verdict(&environment_data, thresholds, &environment_only);
-    let by_rules = verdict(&rule_data, thresholds, &rules_only);
-    let points: Vec<PointVerdict> = data.iter().map(|point| judge_point(point, thresholds)).collect();
-    if by_environment.shipped_environment.is_empty() {
-        return Verdict { points, sentence: summary(&[], &Environment::new(), candidate), ..by_environment };
-    }
-    let reduced = by_rules.rules.iter().any(|rule| rule.fate != RuleFate::Ship);
-    let recheck = reduced.then(|| Candidate {
-        environment: candidate.environment.clone(),
-        rules: by_rules.shipped.iter().map(|shipped| shipped.rule.clone()).collect(),
-    });
-    let sentence = summary(&by_rules.shipped, &by_environment.shipped_environment, candidate);
-    Verdict {
-        points,
-        rules: by_rules.rules,
-        environment: by_environment.environment,
-        shipped: by_rules.shipped,
-        shipped_environment: by_environment.shipped_environment,
-        recheck,
-        sentence,
-    }
 }
 
 fn arms(point: &AbPoint) -> Arms<'_> {

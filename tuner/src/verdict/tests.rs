@@ -188,12 +188,37 @@ fn settings_that_do_not_earn_their_place_are_left_out() {
     let tried = ablations(&full);
     assert_eq!(tried.iter().map(|a| a.environment.0.len()).collect::<Vec<_>>(), [1, 1]);
     assert!(ablations(&environment()).is_empty());
-    let data = [ab(1024, 200.0, 100.0)];
-    let times = [100.5, 190.0];
-    let without: Vec<_> = tried.into_iter().zip(times).map(|(a, time)| (a, vec![(point(1024), arm(time))])).collect();
-    let judged = judge_ablations(&data, &without, &Thresholds::standard(1));
-    let kept: Vec<(&str, bool)> = judged.iter().map(|v| (v.name.as_str(), v.keep)).collect();
+    let judged = |times: [f64; 2]| -> Vec<AblationVerdict> {
+        let one =
+            |(a, time): (&Ablation, f64)| judge_ablation(a, &[ab(1024, time, 100.0)], &Thresholds::standard(1), false);
+        tried.iter().zip(times).map(one).collect()
+    };
+    let mut verdicts = judged([100.5, 190.0]);
+    let kept: Vec<(&str, bool)> = verdicts.iter().map(|v| (v.name.as_str(), v.keep)).collect();
     assert_eq!(kept, [("GDRTUNE_NATIVE_NSOCKS", false), ("NCCL_SOCKET_IFNAME", true)]);
+    assert_eq!(dropped(&mut verdicts), ["GDRTUNE_NATIVE_NSOCKS"]);
+    let mut stand_ins = judged([100.5, 101.5]);
+    assert_eq!(dropped(&mut stand_ins), ["GDRTUNE_NATIVE_NSOCKS"], "either is enough, so that one must stay");
+    let mut needed = judged([100.5, 101.5]);
+    needed.push(AblationVerdict::needed("A", "did not start"));
+    assert_eq!(dropped(&mut needed), ["GDRTUNE_NATIVE_NSOCKS"], "what is needed to start need not be what gains");
+    assert_eq!(dropped(&mut []), Vec::<String>::new());
+}
+
+#[test]
+fn a_setting_is_settled_where_its_gain_is_ruled_out_or_surer_than_one_look_asks() {
+    let thresholds = Thresholds { design: Design::Rounds, ..Thresholds::standard(1) };
+    let settled = |count: u32, factor: f64| {
+        let first = |arm: ArmSamples| arm.into_iter().take(count as usize).collect::<ArmSamples>();
+        let all = rounds(1024, factor, 0.01);
+        let data = AbPoint { default: first(all.default), candidate: first(all.candidate), ..all };
+        let ablation = Ablation { name: "A".into(), environment: Environment::new() };
+        judge_ablation(&ablation, &[data], &thresholds, false).is_settled(&thresholds)
+    };
+    // Nine rounds that all agree give 1 - 2^-9 = 0.998 at most.
+    for (count, factor, want) in [(6, 1.0, true), (9, 2.0, false), (10, 2.0, true), (6, 1.02, false)] {
+        assert_eq!(settled(count, factor), want, "{count} rounds at {factor}x");
+    }
 }
 
 #[test]

@@ -29,17 +29,34 @@ pub struct Verified {
 }
 
 impl Verified {
-    /// Of a run that was ended before it could verify anything.
-    pub fn ended_early() -> Self {
+    /// Before anything was measured of a workload with so many points.
+    pub(super) const fn nothing_yet(workload: usize) -> Self {
         Self {
             verdict: None,
             ablations: Vec::new(),
             left_out: Vec::new(),
-            unverified: Some("the run was ended early".to_owned()),
+            unverified: None,
             withdrawn: None,
-            workload: 0,
+            workload,
             step: None,
         }
+    }
+
+    /// Of a run that was ended before it could verify anything.
+    pub fn ended_early() -> Self {
+        Self { unverified: Some("the run was ended early".to_owned()), ..Self::nothing_yet(0) }
+    }
+
+    /// Says of the settings that do not earn their place why they go.
+    pub(super) fn leave_out_settings(&mut self) {
+        let gone = self.ablations.iter().filter(|v| !v.keep).map(|v| format!("{}: {}", v.name, v.sentence));
+        self.left_out.extend(gone);
+    }
+
+    /// What was measured before is no verdict on what is left, and that cannot be measured.
+    pub(super) fn give_up(&mut self, why: String) {
+        self.verdict = None;
+        self.unverified = Some(why);
     }
 
     /// The verdict, where it counts.
@@ -50,6 +67,12 @@ impl Verified {
     /// Whether nothing ships.
     pub fn keeps_defaults(&self) -> bool {
         self.effective().is_none_or(Verdict::keeps_defaults)
+    }
+
+    /// Whether nothing ships for want of knowing more, and not because the defaults are best.
+    pub fn is_inconclusive(&self) -> bool {
+        let is_noisy = self.verdict.as_ref().is_some_and(|verdict| 0 < noisy_points(verdict));
+        self.keeps_defaults() && self.withdrawn.is_none() && (self.unverified.is_some() || is_noisy)
     }
 
     /// The environment that ships.
@@ -199,7 +222,7 @@ mod tests {
         noisy.verdict.as_mut().unwrap().points = points;
         let headline = noisy.headline();
         let want = "2 of 2 points are too noisy to say: spread 40 %, need about 300 s more; give a larger --budget";
-        assert!(headline.contains(want), "{headline}");
+        assert!(headline.contains(want) && noisy.is_inconclusive(), "{headline}");
         assert_eq!(noisy.losses(), []);
     }
 
@@ -222,6 +245,8 @@ mod tests {
         };
         assert_eq!(said(Some("1048576")), ["allreduce 1K loses 1.3 % [0.4 %, 2.2 %]"]);
         assert_eq!(said(None), Vec::<String>::new(), "the defaults stay");
+        assert!(!verified(None).is_inconclusive() && !verified(Some("1048576")).is_inconclusive());
+        assert!(Verified::ended_early().is_inconclusive());
     }
 
     #[test]

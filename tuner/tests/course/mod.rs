@@ -60,11 +60,16 @@ pub(crate) struct Report {
 
 /// Tunes a cluster and compares with its truth.
 pub(crate) fn tune(cluster: &Cluster, seed: u64) -> Report {
-    let config = SimConfig { seed: seed.wrapping_add(1_000), read_deployment: Some(read_deployment) };
-    let mut bench = Simulated::new(cluster.clone(), config);
+    let mut bench = bench(cluster, seed);
     let (outcome, verified, steadiness) = course(&mut bench, seed);
     let unsteady = steadiness.findings();
     Report { unsteady, ..judge(&bench, &outcome, &verified) }
+}
+
+/// A cluster at the start of a run.
+pub(crate) fn bench(cluster: &Cluster, seed: u64) -> Simulated {
+    let config = SimConfig { seed: seed.wrapping_add(1_000), read_deployment: Some(read_deployment) };
+    Simulated::new(cluster.clone(), config)
 }
 
 /// The search's plan for a cluster.
@@ -84,18 +89,30 @@ pub(crate) fn plan(cluster: &Cluster, seed: u64) -> SearchPlan {
 
 fn course(bench: &mut Simulated, seed: u64) -> (SearchOutcome, Verified, Steadiness) {
     let (space, plan, cancel) = (bench.space(), plan(bench.cluster(), seed), Cancel::new());
-    let mut files = Files { info: bench.info(), steadiness: Steadiness::default() };
+    let mut files = Files::of(bench);
     let outcome = run_search(bench, &space, &plan, &mut files, &cancel).unwrap_or_else(|error| panic!("{error}"));
+    let verified = verify(bench, &outcome, &mut files, seed, BUDGET_S);
+    (outcome, verified, files.steadiness)
+}
+
+/// Verifies what a search found, in simulated time until `until_s`.
+pub(crate) fn verify(
+    bench: &mut Simulated,
+    outcome: &SearchOutcome,
+    files: &mut Files,
+    seed: u64,
+    until_s: f64,
+) -> Verified {
+    let (weights, cancel) = (WeightedPoint::equal(bench.cluster().truth.points()), Cancel::new());
     let verification = Verification {
-        outcome: &outcome,
-        weights: &plan.points,
-        objective: plan.objective,
+        outcome,
+        weights: &weights,
+        objective: Objective::GeometricMean,
         seed,
-        until_s: BUDGET_S,
+        until_s,
         cancel: &cancel,
     };
-    let verified = verification.run(bench, &mut files).unwrap_or_else(|error| panic!("{error}"));
-    (outcome, verified, files.steadiness)
+    verification.run(bench, files).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn judge(bench: &Simulated, outcome: &SearchOutcome, verified: &Verified) -> Report {
@@ -156,6 +173,12 @@ fn show<'a>(environment: &Environment, rules: impl Iterator<Item = &'a Candidate
 pub(crate) struct Files {
     info: BenchInfo,
     steadiness: Steadiness,
+}
+
+impl Files {
+    pub(crate) fn of(bench: &Simulated) -> Self {
+        Self { info: bench.info(), steadiness: Steadiness::default() }
+    }
 }
 
 impl Observer for Files {

@@ -155,7 +155,7 @@ impl<'a> Explained<'a> {
 /// How and where a run was broken off; `None` where it did all that it was to do.
 fn unfinished_words(story: &Story) -> Option<String> {
     let how = match story.end {
-        Some((RunEnd::Tuned | RunEnd::DefaultsBest, _)) => return None,
+        Some((RunEnd::Tuned | RunEnd::DefaultsBest | RunEnd::Inconclusive, _)) => return None,
         Some((RunEnd::Interrupted, _)) => "was interrupted",
         Some((RunEnd::NodesLost, _)) => "lost too many nodes",
         Some((RunEnd::Failed, _)) => "failed",

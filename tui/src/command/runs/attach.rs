@@ -75,8 +75,8 @@ fn is_headline(record: &Record) -> bool {
 /// The exit code of a run that ended so.
 const fn exit_of(end: RunEnd, failed: u64) -> Exit {
     match end {
-        RunEnd::Tuned | RunEnd::DefaultsBest if 0 < failed => Exit::TrialsFailed,
-        RunEnd::Tuned | RunEnd::DefaultsBest => Exit::Done,
+        RunEnd::Tuned | RunEnd::DefaultsBest | RunEnd::Inconclusive if 0 < failed => Exit::TrialsFailed,
+        RunEnd::Tuned | RunEnd::DefaultsBest | RunEnd::Inconclusive => Exit::Done,
         RunEnd::Interrupted => Exit::Interrupted,
         RunEnd::NodesLost => Exit::NodesLost,
         RunEnd::Failed => Exit::Unexpected,

@@ -33,7 +33,7 @@ use crate::{
 /// What is done when a run is over.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AtEnd {
-    /// Whether it is to end with a code of its own where the defaults are best.
+    /// Whether it is to end with a code of its own where the defaults stay.
     pub(super) expect_gain: bool,
     /// Whether its reports are written beside the profile.
     pub(super) report: bool,
@@ -228,9 +228,9 @@ fn conclude(outcome: &RunOutcome, (store, reports): (&Path, &[PathBuf]), after_u
         RunEnd::NodesLost => Exit::NodesLost,
         RunEnd::Failed => Exit::Unexpected,
         // The result is of another cluster than was asked for, which whoever deploys it must know first of all.
-        RunEnd::Tuned | RunEnd::DefaultsBest if !outcome.left_out.is_empty() => Exit::NodesLost,
-        RunEnd::Tuned | RunEnd::DefaultsBest if outcome.failed_trials > 0 => Exit::TrialsFailed,
-        RunEnd::DefaultsBest if expect_gain => Exit::NoGain,
-        RunEnd::Tuned | RunEnd::DefaultsBest => Exit::Done,
+        RunEnd::Tuned | RunEnd::DefaultsBest | RunEnd::Inconclusive if !outcome.left_out.is_empty() => Exit::NodesLost,
+        RunEnd::Tuned | RunEnd::DefaultsBest | RunEnd::Inconclusive if outcome.failed_trials > 0 => Exit::TrialsFailed,
+        RunEnd::DefaultsBest | RunEnd::Inconclusive if expect_gain => Exit::NoGain,
+        RunEnd::Tuned | RunEnd::DefaultsBest | RunEnd::Inconclusive => Exit::Done,
     }
 }

@@ -53,6 +53,7 @@ pub(super) fn draw(state: &State, theme: &Theme, area: Rect, buffer: &mut Buffer
     let (title, style) = match ended.end {
         Some(RunEnd::Tuned) => (format!(" {} tuned ", glyphs.ok), theme.good),
         Some(RunEnd::DefaultsBest) => (format!(" {} the defaults are best ", glyphs.ok), theme.good),
+        Some(RunEnd::Inconclusive) => (format!(" {} inconclusive, the defaults stay ", glyphs.alert), theme.warn),
         Some(RunEnd::Interrupted) => (format!(" {} interrupted ", glyphs.alert), theme.warn),
         Some(RunEnd::NodesLost) => (format!(" {} nodes lost ", glyphs.failed), theme.bad),
         None if state.control.source != Source::Live => (format!(" {} cut off ", glyphs.failed), theme.bad),
@@ -112,7 +113,7 @@ fn next_step(summary: &Summary) -> Option<String> {
         None | Some(RunEnd::Interrupted | RunEnd::NodesLost) => {
             Some(format!("Next: gdrtune runs resume {}", label.run))
         }
-        Some(RunEnd::Tuned | RunEnd::DefaultsBest | RunEnd::Failed) => None,
+        Some(RunEnd::Tuned | RunEnd::DefaultsBest | RunEnd::Inconclusive | RunEnd::Failed) => None,
     }
 }
 

@@ -189,6 +189,7 @@ fn phase_text(summary: &Summary, source: Source) -> &'static str {
     if let Some(ended) = &summary.ended {
         return match ended.end {
             Some(RunEnd::Tuned | RunEnd::DefaultsBest) => "over",
+            Some(RunEnd::Inconclusive) => "inconclusive",
             Some(RunEnd::Interrupted) => "interrupted",
             Some(RunEnd::NodesLost) => "nodes lost",
             None if source != Source::Live => "cut off",

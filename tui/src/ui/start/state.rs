@@ -103,6 +103,8 @@ pub(crate) enum RunState {
     CutOff(String),
     /// It failed.
     Failed(String),
+    /// It came to its end without an answer, in this word.
+    Undecided(String),
     /// It came to its end, in this word.
     Ended(String),
 }

@@ -242,6 +242,7 @@ fn every_end_has_its_banner_and_the_way_out() {
     for (end, title) in [
         (RunEnd::Tuned, "✓ tuned"),
         (RunEnd::DefaultsBest, "✓ the defaults are best"),
+        (RunEnd::Inconclusive, "! inconclusive, the defaults stay"),
         (RunEnd::Interrupted, "! interrupted"),
         (RunEnd::NodesLost, "✗ nodes lost"),
         (RunEnd::Failed, "✗ failed"),
@@ -300,6 +301,7 @@ fn the_second_line_says_how_it_ended_and_holds_only_the_search_against_its_budge
     for (end, word) in [
         (RunEnd::Tuned, "over "),
         (RunEnd::Failed, "failed "),
+        (RunEnd::Inconclusive, "inconclusive "),
         (RunEnd::Interrupted, "interrupted "),
         (RunEnd::NodesLost, "nodes lost "),
     ] {

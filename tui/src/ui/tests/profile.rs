@@ -390,6 +390,7 @@ fn the_end_says_the_next_command() {
         ("nccl", RunEnd::Tuned, Some("Next: gdrtune install tuned/profile.toml --to FOLDER")),
         ("native", RunEnd::Tuned, None),
         ("native", RunEnd::DefaultsBest, None),
+        ("native", RunEnd::Inconclusive, None),
         ("native", RunEnd::Interrupted, Some("Next: gdrtune runs resume 2026-11-29T14:02:11Z-7f3a")),
         ("native", RunEnd::NodesLost, Some("Next: gdrtune runs resume 2026-11-29T14:02:11Z-7f3a")),
         ("native", RunEnd::Failed, None),

@@ -218,7 +218,7 @@ impl Story {
 
     /// Whether the run has done all that it was to do.
     pub const fn came_to_its_end(&self) -> bool {
-        matches!(self.end, Some((RunEnd::Tuned | RunEnd::DefaultsBest, _)))
+        matches!(self.end, Some((RunEnd::Tuned | RunEnd::DefaultsBest | RunEnd::Inconclusive, _)))
     }
 
     /// Sentences on what was left out that name this point.

@@ -128,7 +128,9 @@ impl Earlier {
     pub fn read(records: &[Record]) -> Result<Self, ResumeError> {
         let (Some(first), Some(last)) = (records.first(), records.last()) else { return Err(ResumeError::NoRun) };
         let Event::RunStarted { run, tool, .. } = &first.event else { return Err(ResumeError::NoRun) };
-        if let Event::Finished { end: RunEnd::Tuned | RunEnd::DefaultsBest, summary } = &last.event {
+        if let Event::Finished { end: RunEnd::Tuned | RunEnd::DefaultsBest | RunEnd::Inconclusive, summary } =
+            &last.event
+        {
             return Err(ResumeError::Finished { run: run.clone(), summary: summary.clone() });
         }
         let too_old = |missing| ResumeError::TooOld { run: run.clone(), tool: tool.clone(), missing };

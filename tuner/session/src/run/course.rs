@@ -83,6 +83,11 @@ impl Tuned<'_> {
         let is_short = matches!(self.outcome.stopped_by, StoppedBy::Seconds | StoppedBy::Trials);
         is_short && self.outcome.environments.len() == 1 && 1 < self.run.survey.space.environments()
     }
+
+    /// Whether the defaults stay because too little is known.
+    fn is_inconclusive(&self) -> bool {
+        self.verified.keeps_defaults() && (self.has_tried_no_setting() || self.verified.is_inconclusive())
+    }
 }
 
 /// What came of every shape.
@@ -299,8 +304,10 @@ impl<'a> Course<'a> {
         }
         self.recorder.record(Event::Written { files: names, so_far: false });
         let keeps_defaults = results.tuned.iter().all(|tuned| tuned.verified.keeps_defaults());
+        let is_inconclusive = results.tuned.iter().any(Tuned::is_inconclusive);
         let end = match (results.is_cut, keeps_defaults) {
             (true, _) => RunEnd::Interrupted,
+            (false, true) if is_inconclusive => RunEnd::Inconclusive,
             (false, true) => RunEnd::DefaultsBest,
             (false, false) => RunEnd::Tuned,
         };

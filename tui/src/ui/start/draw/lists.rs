@@ -99,7 +99,7 @@ fn end<'a>(end: &'a RunState, theme: &Theme) -> (&'static str, &'a str, Style) {
     match end {
         RunState::Running => (theme.glyphs.waiting, "running", theme.current_series),
         RunState::Killed => (theme.glyphs.alert, "killed", theme.warn),
-        RunState::CutOff(word) => (theme.glyphs.alert, word, theme.warn),
+        RunState::CutOff(word) | RunState::Undecided(word) => (theme.glyphs.alert, word, theme.warn),
         RunState::Failed(word) => (theme.glyphs.failed, word, theme.bad),
         RunState::Ended(word) => (theme.glyphs.ok, word, theme.good),
     }

@@ -139,6 +139,16 @@ fn without_colours_there_is_one_theme() {
 }
 
 #[test]
+fn a_run_without_an_answer_is_told_from_one_that_has_it() {
+    let undecided = run("r1", "localhost", "native", RunState::Undecided("inconclusive".to_owned()));
+    let state = with_stock((80, 24), Stock { runs: vec![undecided], ..stock() });
+    for (charset, expected) in [(Charset::Unicode, "! inconclusive"), (Charset::Ascii, "! inconclusive")] {
+        let rows = screen(&state, charset).concat();
+        assert!(rows.contains(expected), "{rows}");
+    }
+}
+
+#[test]
 fn thousands_of_runs_are_as_fast_as_ten() {
     let many = Stock {
         runs: (0..5_000).map(|n| run(&format!("r{n:04}"), "node[01-99]", "nccl", RunState::Killed)).collect(),

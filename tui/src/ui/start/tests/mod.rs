@@ -73,7 +73,7 @@ speedup = { median = 1.13, low = 1.09, high = 1.18, p_faster = 0.99, repeats = 9
 
 fn run(name: &str, hosts: &str, engine: &str, end: RunState) -> RunLine {
     let gain = (end == RunState::Ended("tuned".to_owned())).then_some(1.214);
-    let can_resume = !matches!(end, RunState::Running | RunState::Ended(_));
+    let can_resume = !matches!(end, RunState::Running | RunState::Undecided(_) | RunState::Ended(_));
     let (name, hosts, engine) = (name.to_owned(), hosts.to_owned(), engine.to_owned());
     RunLine { name, age_s: Some(7_200), hosts, engine, ranks: 32, end, can_resume, gain }
 }

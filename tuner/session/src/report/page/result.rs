@@ -64,6 +64,7 @@ fn headline(seen: &Seen) -> Text {
     let word = match end {
         RunEnd::Tuned => "Tuned",
         RunEnd::DefaultsBest => "The defaults stay",
+        RunEnd::Inconclusive => "Inconclusive",
         RunEnd::Interrupted => "Interrupted",
         RunEnd::NodesLost => "Nodes lost",
         RunEnd::Failed => "Failed",
