@@ -180,7 +180,9 @@ pub fn interleave_until(
         result.rounds += 1;
         result.round_s = bench.now_s() - started_s;
         if round == 0 {
-            repeats = adapted(plan, result.round_s / plan.arms.len() as f64, &sample_s);
+            let (arms, least, round_s) = (plan.arms.len(), plan.min_rounds, result.round_s);
+            observer.note(Note::Rounds { arms, least, round_s });
+            repeats = adapted(plan, round_s / arms as f64, &sample_s);
         }
     }
     Ok(result)

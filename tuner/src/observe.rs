@@ -69,6 +69,15 @@ pub enum Note<'a> {
         /// Why.
         why: &'a str,
     },
+    /// An A/B has measured its first round, so that it is known about how long it takes.
+    Rounds {
+        /// Arms, each in processes of its own in every round.
+        arms: usize,
+        /// Rounds at least, whatever time is left.
+        least: u32,
+        /// Seconds of the first round.
+        round_s: f64,
+    },
     /// What each knob did in the search, the largest effects first.
     Importance(&'a [KnobImportance]),
     /// What the search would give if it ended now; the answer to [`Wish::Tell`].

@@ -229,7 +229,7 @@ impl<'a> Course<'a> {
         let total_s = observer.wishes.budget_s;
         let run = Run { config, total_s, recorder: self.recorder, controls: self.controls, survey };
         let bench = &mut ledger.over(venue.bench());
-        observer.ranks = run.survey.info.ranks;
+        (observer.ranks, observer.is_real) = (run.survey.info.ranks, run.survey.info.engine.is_real());
         observer.wishes.begin_search(&run.survey.space, 1.0 - VERIFY_SHARE);
         let mut searcher = Searcher::new(self, &run, observer, is_first);
         let outcome = run.search(bench, &mut searcher)?;

@@ -24,6 +24,8 @@ pub(super) struct RunObserver<'a> {
     controls: &'a Controls,
     /// Ranks of the present shape.
     pub(super) ranks: u32,
+    /// Whether seconds are those of a clock, and not of a model.
+    pub(super) is_real: bool,
     /// What the emitted files of each arm of the A/B set.
     pub(super) deployed: Vec<(Setup, Environment)>,
     /// The environment that the search is at.
@@ -57,6 +59,7 @@ impl<'a> RunObserver<'a> {
             recorder,
             controls,
             ranks: 0,
+            is_real: false,
             deployed: Vec::new(),
             environment: 0,
             trials: first.trials,
@@ -188,8 +191,14 @@ impl Observer for RunObserver<'_> {
             Note::Dropped { environment, point, choice, why } => {
                 Event::Dropped { environment: environment.clone(), point, choice, why: why.to_owned() }
             }
-            // Whoever asked for it takes it.
-            Note::SoFar(_) => return,
+            Note::Rounds { arms, least, round_s } if self.is_real => {
+                let least_s = f64::from(least) * round_s;
+                let text =
+                    format!("A/B of {arms} arms: {least} rounds at least, about {round_s:.1} s each ({least_s:.0} s)");
+                return self.recorder.log(Level::Info, "", text);
+            }
+            // Whoever asked for the one takes it, and nobody waits for simulated rounds.
+            Note::SoFar(_) | Note::Rounds { .. } => return,
             Note::Importance(knobs) => Event::Importance { knobs: knobs.iter().map(Knob::from).collect() },
             Note::PointLeftOut { point, why } => {
                 let text = format!("{point} is left out, as its default cannot be measured: {why}");
