@@ -152,7 +152,7 @@ impl Verification<'_> {
                 }
                 Attempt::Broken { why, .. } if std::mem::take(&mut may_fall_back) => {
                     verified.left_out.push(format!("the search's candidate: it fails in the A/B: {why}"));
-                    verified.verdict = None;
+                    verified.put_aside();
                     candidate = fallback(outcome, &thresholds, engine, &mut verified);
                     continue;
                 }
@@ -201,7 +201,7 @@ impl Verification<'_> {
         }
         let recheck = verdict.recheck.clone();
         let environment = verdict.environment.as_ref().map(|judged| (judged.ships, judged.is_open(thresholds)));
-        verified.verdict = Some(verdict);
+        verified.judge(verdict);
         let ablated = match environment {
             Some((false, is_open)) => return Ok(Attempt::EnvironmentFails { is_open }),
             Some((true, _)) if may_ablate => {

@@ -120,3 +120,24 @@ fn where_every_choice_runs_as_something_else_the_own_choice_is_measured() {
     assert_eq!(pick, None);
     assert!(3 <= asked.iter().filter(|asked| asked.is_none()).count(), "{asked:?}");
 }
+
+#[test]
+fn an_environment_with_fewer_rails_is_first_looked_at_with_fewer_channels_too() {
+    let point = Point { collective: Collective::AllReduce, bytes: 1 << 20 };
+    let mut many_rails = race(vec![point], &[1, 2, 4, 12]);
+    for channels in [1, 2, 4, 12] {
+        let (asked, selected) = (choice(Protocol::Ll, channels), choice(Protocol::Ll, 12));
+        let timing = timing(carried(selected));
+        let outcome =
+            if asked == selected { Outcome::Timed(timing) } else { Outcome::Substituted { selected, timing } };
+        many_rails.learn(point, Some(asked), &outcome);
+    }
+    let choices = [1, 2, 4, 12].map(|channels| choice(Protocol::Ll, channels));
+    let choices = BTreeMap::from([(Collective::AllReduce, choices.to_vec())]);
+    let (config, knowledge) = (RaceConfig::standard(1), many_rails.knowledge());
+    let points = WeightedPoint::equal([point]);
+    let mut one_rail = Race::new(&points, &choices, config, Some(&knowledge), Quarantine::default());
+    let mut first: Vec<Option<Choice>> = one_rail.next().unwrap().into_iter().map(|item| item.choice).collect();
+    first.sort();
+    assert_eq!(first, [Some(choice(Protocol::Ll, 2)), Some(choice(Protocol::Ll, 12))]);
+}

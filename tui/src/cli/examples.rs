@@ -58,7 +58,7 @@ Examples:
   In a Slurm allocation, whose nodes and tasks are taken:
     salloc -N4 --ntasks-per-node=8 --gpus-per-node=8 gdrtune tune --engine nccl --out tuned
   Jobs of several shapes in one profile:
-    gdrtune tune --engine nccl -w 'node[01-32]' --shapes 2x8,4x8,32x8 --budget 30m
+    gdrtune tune --engine nccl -w 'node[01-32]' --shapes 2x8,4x8,32x1 --budget 30m
   Search one variable more, leave one out, and fix one:
     gdrtune tune -w 'node[01-04]' --add NCCL_BUFFSIZE=2097152 --exclude NCCL_CROSS_NIC \\
         --pin NCCL_SOCKET_IFNAME==eth0

@@ -24,6 +24,8 @@ pub(super) struct Entrant {
     pub(super) toll: f64,
     /// Cannot run here, says the engine, or is quarantined, or the user gave it up.
     pub(super) gone: bool,
+    /// Nothing is known of it from the other environment, as the engine did not run it there.
+    pub(super) untaught: bool,
     /// Is not what the user pinned.
     pub(super) aside: bool,
     /// Was reported as dropped.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gdrtune_profiles::vocab::Collective;
+use gdrtune_profiles::vocab::{Choice, Collective};
 
 use super::{
     Race, Stage, allocate,
@@ -101,7 +101,9 @@ impl Race {
         items
     }
 
-    /// The other environment's pick for each point, or else the choice that looks best before anything was measured here.
+    /// The other environment's pick for each point, or else the choice that looks best before anything was measured here. Where the
+    /// other one's engine gave no fewer channels (one for each of many rails), a lower count is asked for as well: this environment
+    /// must not look slow for a count that only the other one needed.
     pub(super) fn favourites(&self) -> Vec<Item> {
         let best = |lane: &Lane| {
             let open = || lane.entrants.iter().filter(|e| !e.is_out());
@@ -113,7 +115,22 @@ impl Race {
             };
             taught.or_else(likely)
         };
-        self.lanes.iter().filter_map(|lane| best(lane).map(|choice| one(lane.point, Some(choice)))).collect()
+        let fewer = |lane: &Lane, pick: Choice| {
+            let mut untaught: Vec<&Entrant> = lane
+                .entrants
+                .iter()
+                .filter(|e| !e.is_out() && e.untaught && family(e.choice) == family(pick))
+                .filter(|e| e.choice.channels < pick.channels)
+                .collect();
+            untaught.sort_by_key(|entrant| entrant.choice.channels);
+            anchor(&untaught).map(|entrant| entrant.choice)
+        };
+        let of_lane = |lane: &Lane| {
+            let pick = best(lane);
+            let fewer = pick.and_then(|pick| fewer(lane, pick));
+            pick.into_iter().chain(fewer).map(|choice| one(lane.point, Some(choice))).collect::<Vec<_>>()
+        };
+        self.lanes.iter().flat_map(of_lane).collect()
     }
 
     pub(super) fn own_choice_only(&self) -> Vec<Item> {

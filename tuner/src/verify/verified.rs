@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use gdrtune_profiles::vocab::{Environment, Point};
 
-use crate::verdict::{self, AblationVerdict, Loss, Noise, ShippedRule, StepTime, Verdict, perhaps_losing};
+use crate::verdict::{
+    self, AblationVerdict, Loss, Noise, PointVerdict, ShippedRule, StepTime, Verdict, perhaps_losing,
+};
 
 /// Gains that are named one by one in the headline.
 const MOST_GAINS: usize = 4;
@@ -18,6 +20,8 @@ pub struct Verified {
     pub ablations: Vec<AblationVerdict>,
     /// What was tried and left out, in sentences.
     pub left_out: Vec<String>,
+    /// What earlier A/Bs said of points that the last one did not measure, as what was left of the candidate does not change them.
+    pub earlier: Vec<PointVerdict>,
     /// Why there is no verdict although there was a candidate.
     pub(super) unverified: Option<String>,
     /// Why nothing ships although the verdict says so: another shape of the run does not agree.
@@ -35,6 +39,7 @@ impl Verified {
             verdict: None,
             ablations: Vec::new(),
             left_out: Vec::new(),
+            earlier: Vec::new(),
             unverified: None,
             withdrawn: None,
             workload,
@@ -53,9 +58,22 @@ impl Verified {
         self.left_out.extend(gone);
     }
 
+    /// Takes the verdict of another A/B for the last one.
+    pub(super) fn judge(&mut self, verdict: Verdict) {
+        self.put_aside();
+        self.earlier.retain(|earlier| verdict.points.iter().all(|point| point.point != earlier.point));
+        self.verdict = Some(verdict);
+    }
+
+    /// The last verdict is none on what comes; what it said of points is kept.
+    pub(super) fn put_aside(&mut self) {
+        self.earlier.extend(self.verdict.take().into_iter().flat_map(|verdict| verdict.points));
+        self.earlier.sort_by_key(|earlier| earlier.point);
+    }
+
     /// What was measured before is no verdict on what is left, and that cannot be measured.
     pub(super) fn give_up(&mut self, why: String) {
-        self.verdict = None;
+        self.put_aside();
         self.unverified = Some(why);
     }
 
@@ -196,6 +214,7 @@ mod tests {
             sentence: "a verdict".to_owned(),
         };
         Verified {
+            earlier: Vec::new(),
             verdict: Some(verdict),
             ablations: Vec::new(),
             left_out: Vec::new(),

@@ -68,9 +68,14 @@ impl PointSeries {
         }
     }
 
-    /// Default time over best time: what the A/B says, else the search's estimate.
+    /// Default time over best time: what the A/B says of what ships, else the search's estimate. Where the A/B left the default,
+    /// that is best, whatever ratio it measured.
     pub(crate) fn known_gain(&self) -> Option<f64> {
-        self.verdict.map(|verdict| verdict.speedup.median).or_else(|| self.estimated_gain())
+        match self.verdict {
+            Some(PointVerdict { decision: Decision::Ship, speedup, .. }) => Some(speedup.median),
+            Some(_) => Some(1.0),
+            None => self.estimated_gain(),
+        }
     }
 
     /// Default time over best time, by the search's estimate; the default stays where it is best.

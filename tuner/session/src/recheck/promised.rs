@@ -58,7 +58,8 @@ fn of_range(collective: Collective, bytes: ByteRange, data_type: DataType, facto
     let (least, most) = USUAL;
     let max = bytes.max.filter(|max| *max <= LARGEST);
     let element = data_type.bytes();
-    let low = if bytes.min == 0 { least.min(max.unwrap_or(least)) } else { bytes.min }.next_multiple_of(element);
+    let low = if bytes.min == 0 { least.min(max.unwrap_or(least)) } else { bytes.min };
+    let Some(low) = low.checked_next_multiple_of(element).filter(|low| *low <= LARGEST) else { return Vec::new() };
     let high = max.unwrap_or(most.max(low));
     let high = high - high % element;
     let steps = std::iter::successors(Some(least), |size| size.checked_mul(factor.max(2)));
@@ -99,6 +100,14 @@ mod tests {
         let set = Event::NodeSet { hosts: "n[1-4]".into(), nodes: 4, ranks: 32, left_out: Vec::new() };
         let events = std::iter::once(set).chain(events);
         (0..).zip(events).map(|(seq, event)| Record { seq, t_ms: 0, event }).collect()
+    }
+
+    #[test]
+    fn a_range_beyond_every_size_promises_nothing() {
+        for min in [u64::MAX, u64::MAX - 6, 1 << 63] {
+            let range = ByteRange { min, max: None };
+            assert_eq!(of_range(Collective::AllReduce, range, DataType::F32, 4), [], "{min}");
+        }
     }
 
     #[test]

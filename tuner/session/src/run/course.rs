@@ -348,6 +348,7 @@ impl Results<'_> {
             let Survey { info, shape, .. } = &tuned.run.survey;
             let headline = match &tuned.unverified {
                 None if tuned.verified.keeps_defaults() && tuned.has_tried_no_setting() => no_setting_tried(tuned),
+                None if tuned.verified.keeps_defaults() => format!("{}{}", tuned.verified.headline(), cut_off(tuned)),
                 None => tuned.verified.headline(),
                 Some(candidate) => unverified_headline(candidate, self.is_so_far),
             };
@@ -366,6 +367,21 @@ fn no_setting_tried(tuned: &Tuned<'_>) -> String {
          larger {more}",
         tuned.run.survey.space.environments()
     )
+}
+
+/// Says how far a search came that found nothing to ship and was not done.
+fn cut_off(tuned: &Tuned<'_>) -> String {
+    let more = match tuned.outcome.stopped_by {
+        StoppedBy::Trials => "--trials",
+        StoppedBy::Seconds => "--budget",
+        StoppedBy::Converged | StoppedBy::Request => return String::new(),
+    };
+    let (tried, all) = (tuned.outcome.environments.len(), tuned.run.survey.space.environments());
+    if tried == all {
+        String::new()
+    } else {
+        format!(" (of {all} environments {tried} were tried; a larger {more} tries more)")
+    }
 }
 
 /// What a run has that was ended early, or goes on.

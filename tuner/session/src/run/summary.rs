@@ -27,6 +27,8 @@ pub(super) struct ShapeSummary<'a> {
     pub ranks: u32,
     /// The last A/B, point by point.
     pub verdicts: Vec<(Point, Judged)>,
+    /// What earlier A/Bs said of points that what is left of the candidate does not change.
+    pub earlier: Vec<(Point, Judged)>,
     /// Where what ships may be slower, by less than would keep it from shipping.
     pub losses: Vec<Loss>,
     /// What did not hold still while this was measured.
@@ -175,11 +177,36 @@ fn write_rule(out: &mut String, rule: &Rule) -> std::fmt::Result {
     writeln!(out, "- {} {range}: {choice}: {}", rule.collective, speedup_words(&rule.speedup))
 }
 
+fn write_rows(out: &mut String, rows: &[(Point, Judged)], words: fn(Decision) -> String) -> std::fmt::Result {
+    writeln!(
+        out,
+        "| collective | size | default (us) | candidate (us) | speed-up | 90 % interval | P(faster) | verdict |"
+    )?;
+    writeln!(out, "|---|---:|---:|---:|---:|---|---:|---|")?;
+    for (point, v) in rows {
+        writeln!(
+            out,
+            "| {} | {} | {:.1} | {:.1} | {:.2}x | {:.2} to {:.2} | {:.3} | {}{} |",
+            point.collective,
+            Size(point.bytes),
+            v.default_us,
+            v.tuned_us,
+            v.speedup.median,
+            v.speedup.low,
+            v.speedup.high,
+            v.speedup.p_faster,
+            words(v.decision),
+            if v.note.is_empty() { String::new() } else { format!(": {}", v.note) }
+        )?;
+    }
+    Ok(())
+}
+
 impl ShapeSummary<'_> {
     /// The A/B under a heading of this depth.
     fn table(&self, out: &mut String, heading: &str, engine: Engine) -> std::fmt::Result {
         if self.verdicts.is_empty() {
-            return Ok(());
+            return self.earlier_table(out, heading);
         }
         writeln!(out, "{heading} Default against candidate\n")?;
         let arms = arms_words(engine);
@@ -189,33 +216,30 @@ impl ShapeSummary<'_> {
              bootstrap probability, over processes, that the ratio of medians exceeds 1. Points that are not here run as without \
              the profile. A rule is judged over all its sizes, so one without a sure gain of its own may lie in its range.\n"
         )?;
-        writeln!(
-            out,
-            "| collective | size | default (us) | candidate (us) | speed-up | 90 % interval | P(faster) | verdict |"
-        )?;
-        writeln!(out, "|---|---:|---:|---:|---:|---|---:|---|")?;
-        for (point, v) in &self.verdicts {
-            writeln!(
-                out,
-                "| {} | {} | {:.1} | {:.1} | {:.2}x | {:.2} to {:.2} | {:.3} | {}{} |",
-                point.collective,
-                Size(point.bytes),
-                v.default_us,
-                v.tuned_us,
-                v.speedup.median,
-                v.speedup.low,
-                v.speedup.high,
-                v.speedup.p_faster,
-                emphasised(v.decision),
-                if v.note.is_empty() { String::new() } else { format!(": {}", v.note) }
-            )?;
-        }
+        write_rows(out, &self.verdicts, emphasised)?;
         writeln!(out)?;
-        if self.losses.is_empty() {
+        if !self.losses.is_empty() {
+            writeln!(out, "What ships may be slower here; of many sizes, one looks so by chance now and then:\n")?;
+            self.losses.iter().try_for_each(|loss| writeln!(out, "- {loss}"))?;
+            writeln!(out)?;
+        }
+        self.earlier_table(out, heading)
+    }
+
+    /// What was left out, with what its A/B said.
+    fn earlier_table(&self, out: &mut String, heading: &str) -> std::fmt::Result {
+        if self.earlier.is_empty() {
             return Ok(());
         }
-        writeln!(out, "What ships may be slower here; of many sizes, one looks so by chance now and then:\n")?;
-        self.losses.iter().try_for_each(|loss| writeln!(out, "- {loss}"))?;
+        writeln!(
+            out,
+            "{heading} Left out after an A/B\n\n\
+             Sizes that nothing which ships changes, with what the A/B said before the candidate was reduced. A size may have been \
+             faster\nby itself, and its rule, or the environment that it was measured in, not.\n"
+        )?;
+        write_rows(out, &self.earlier, |decision| {
+            if decision == Decision::Ship { "faster".to_owned() } else { emphasised(decision) }
+        })?;
         writeln!(out)
     }
 
@@ -324,6 +348,10 @@ mod tests {
             shape: Shape { nodes: 2, ranks_per_node: 1 },
             nodes: 2,
             ranks: 2,
+            earlier: vec![(
+                Point { bytes: 4096, ..point },
+                Judged { decision: Decision::Ship, note: String::new(), ..judged.clone() },
+            )],
             verdicts: vec![(point, judged)],
             losses: vec![Loss { point, speedup }],
             warnings: &["the default arm became 12 % slower".to_owned()],
@@ -338,6 +366,9 @@ mod tests {
             "**Warning:** the default arm became 12 % slower.\n",
             "| 0.020 | too noisy to say: spread 40 %, need about 300 s more |\n",
             "- allreduce 1K loses 1.3 % [0.4 %, 2.2 %]\n",
+            "## Left out after an A/B\n",
+            "| allreduce | 4K |",
+            "| 0.020 | faster |\n",
             "## What the knobs did\n",
             "- NCCL_BUFFSIZE mattered: 1.60x (1.40 to 1.80) faster with it unset than with 1048576\n",
         ] {

@@ -11,7 +11,7 @@ use gdrtune_tuner::{
     bench::BenchInfo,
     plan::{Candidate, CandidateRule},
     search::{PointResult, SearchOutcome},
-    verdict::{ShippedRule, Verdict},
+    verdict::{PointVerdict, ShippedRule, Verdict},
 };
 
 use super::{
@@ -234,7 +234,8 @@ fn summary(course: &Course<'_>, results: &Results<'_>, profile: &Profile) -> Str
         shape: tuned.run.survey.shape,
         nodes: tuned.run.survey.info.nodes,
         ranks: tuned.run.survey.info.ranks,
-        verdicts: verdicts(&tuned.verified),
+        verdicts: judged(tuned.verified.verdict.as_ref().map_or(&[][..], |verdict| &verdict.points)),
+        earlier: judged(&tuned.verified.earlier),
         knobs: tuned.outcome.importance.iter().map(Knob::from).collect(),
         losses: tuned.verified.losses(),
         warnings: &tuned.warnings,
@@ -251,8 +252,7 @@ fn summary(course: &Course<'_>, results: &Results<'_>, profile: &Profile) -> Str
     .to_markdown()
 }
 
-fn verdicts(verified: &Verified) -> Vec<(Point, Judged)> {
-    let points = verified.verdict.as_ref().map_or(&[][..], |v| &v.points);
+fn judged(points: &[PointVerdict]) -> Vec<(Point, Judged)> {
     points.iter().filter_map(|point| Some((point.point, Judged::by(point)?))).collect()
 }
 

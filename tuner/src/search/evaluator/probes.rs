@@ -32,7 +32,7 @@ pub(super) fn quick_probes(items: &[Item], times: &BTreeMap<Point, f64>) -> usiz
     quick.count().max(LEAST_QUICK_PROBES)
 }
 
-/// By which factor the probes are slower than the incumbent's times, if that is clear at the `noise` (standard deviation of
+/// By which factor the probes, the fastest of each point, are slower than the incumbent's times, if that is clear at the `noise` (standard deviation of
 /// the logarithm) of a sample of each point. Where the quick points came first, those without a sample might still make up
 /// for it.
 pub(super) fn clearly_slower(
@@ -41,11 +41,14 @@ pub(super) fn clearly_slower(
     noise: impl Fn(Point) -> f64,
     quick_first: bool,
 ) -> Option<f64> {
-    let ratio = |(item, outcome): &(Item, Outcome)| match outcome {
-        Outcome::Timed(timing) => Some(((timing.time_us / times.get(&item.point)?).ln(), noise(item.point))),
-        _ => None,
-    };
-    let (ratios, noises): (Vec<f64>, Vec<f64>) = samples.iter().filter_map(ratio).unzip();
+    let mut fastest: BTreeMap<Point, f64> = BTreeMap::new();
+    for (item, outcome) in samples {
+        let Outcome::Timed(timing) = outcome else { continue };
+        let least_us = fastest.entry(item.point).or_insert(f64::INFINITY);
+        *least_us = least_us.min(timing.time_us);
+    }
+    let ratio = |(point, time_us): (&Point, &f64)| Some(((time_us / times.get(point)?).ln(), noise(*point)));
+    let (ratios, noises): (Vec<f64>, Vec<f64>) = fastest.iter().filter_map(ratio).unzip();
     let center = stats::median(&ratios)?;
     let error =
         stats::MEDIAN_ERROR * noises.iter().map(|noise| noise * noise).sum::<f64>().sqrt() / ratios.len() as f64;
