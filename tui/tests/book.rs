@@ -86,6 +86,8 @@ impl Reader {
         let mut settings = gdrtune(self.path());
         settings.env_remove("GDRTUNE_STATE_DIR");
         shell.env_clear().envs(settings.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        // The sandbox's own place for virtual hosts: without it, several readers would have one.
+        shell.envs(std::env::var_os("TESTENV_DIR").map(|folder| ("TESTENV_DIR", folder)));
         let path = std::env::var("PATH").unwrap_or_default();
         shell.env("PATH", format!("{}:{path}", self.path().join("bin").display())).env("LANG", "C.UTF-8");
         let done = output(shell.current_dir(self.path()));

@@ -1,6 +1,9 @@
 //! One point of a race: who runs there, and how its cells are linked.
 
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use gdrtune_profiles::vocab::{Choice, Point};
 
@@ -24,8 +27,6 @@ pub(super) struct Entrant {
     pub(super) toll: f64,
     /// Cannot run here, says the engine, or is quarantined, or the user gave it up.
     pub(super) gone: bool,
-    /// Nothing is known of it from the other environment, as the engine did not run it there.
-    pub(super) untaught: bool,
     /// Is not what the user pinned.
     pub(super) aside: bool,
     /// Was reported as dropped.
@@ -49,14 +50,16 @@ pub(super) struct Lane {
     pub(super) own_failed: bool,
     /// Places of the predicted families in the opening stages.
     pub(super) turns: BTreeMap<Family, usize>,
+    /// Choices of which nothing is known from the other environment, as the engine did not run them there.
+    pub(super) untaught: BTreeSet<Choice>,
     /// Families that are left out of those.
     pub(super) waiting: BTreeMap<Family, Waiting>,
 }
 
 impl Lane {
     pub(super) fn new(point: Point, weight: f64) -> Self {
-        let (turns, waiting) = (BTreeMap::new(), BTreeMap::new());
-        Self { point, weight, entrants: Vec::new(), own_us: Vec::new(), own_failed: false, turns, waiting }
+        let (turns, waiting, untaught) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Self { point, weight, entrants: Vec::new(), own_us: Vec::new(), own_failed: false, turns, untaught, waiting }
     }
 
     /// Standard error of the logarithm of the own choice's time.

@@ -181,9 +181,9 @@ impl Race {
                 let prior = warm.and_then(|warm| warm.cells.get(&(point, choice)));
                 let cell = field.add_cell(pool, prior.copied());
                 let (gone, aside) = (quarantine.is_banned(point.collective, choice), false);
-                let untaught = warm.is_some() && prior.is_none();
+                lane.untaught.extend((warm.is_some() && prior.is_none()).then_some(choice));
                 let toll = config.toll(choice);
-                lane.entrants.push(Entrant { choice, cell, toll, gone, untaught, aside, reported: gone });
+                lane.entrants.push(Entrant { choice, cell, toll, gone, aside, reported: gone });
             }
             link_channels(&mut field, &lane);
             if let Some(smaller) = lanes.last().filter(|smaller| smaller.point.collective == point.collective) {

@@ -119,7 +119,7 @@ impl Race {
             let mut untaught: Vec<&Entrant> = lane
                 .entrants
                 .iter()
-                .filter(|e| !e.is_out() && e.untaught && family(e.choice) == family(pick))
+                .filter(|e| !e.is_out() && lane.untaught.contains(&e.choice) && family(e.choice) == family(pick))
                 .filter(|e| e.choice.channels < pick.channels)
                 .collect();
             untaught.sort_by_key(|entrant| entrant.choice.channels);
