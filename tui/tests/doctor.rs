@@ -198,6 +198,8 @@ fn broken_hosts_are_findings_and_spoil_nothing() {
 fn a_host_that_is_lost_meanwhile_is_a_finding() {
     let home = tempfile::tempdir().unwrap();
     let (go, pid) = (home.path().join("go"), home.path().join("pid"));
+    // The executable is there then: who is killed as it uploads it lets the others wait for it until the claim is stale.
+    on_hosts(home.path(), "h1", &["--only", "host-agent"], 0);
     let killer = std::thread::spawn(move || {
         wait_until("the agent starts", Duration::from_secs(20), || pid.exists());
         let pid = fs::read_to_string(&pid).unwrap();
