@@ -7,7 +7,7 @@ use std::{
 
 use super::{Candidate, Evidence, Finding, Node, Offer, Verdict, most};
 use crate::{
-    grammar::ifname::{InterfaceList, is_local},
+    grammar::ifname::{InterfaceList, MOST_INTERFACES, is_local},
     topology::{Address, Interface, by_number},
 };
 
@@ -58,9 +58,9 @@ pub(super) fn interfaces(nodes: &[Node<'_>]) -> Option<(Offer, Vec<Finding>)> {
 }
 
 /// Interfaces that carry data where nothing is said, on the node that has the most of them.
-pub(super) fn by_default(nodes: &[Node<'_>]) -> usize {
+pub(super) fn by_default(nodes: &[Node<'_>]) -> u16 {
     let of = |node: &Node<'_>| node.machine.interfaces.iter().filter(|i| is_candidate(i) && !is_local(&i.name)).count();
-    nodes.iter().map(of).max().unwrap_or(0)
+    nodes.iter().map(of).max().unwrap_or(0).min(MOST_INTERFACES) as u16
 }
 
 /// Interfaces of any node that have an IPv4 address and are no loopback: those of the first node in its order, then the others.

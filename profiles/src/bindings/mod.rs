@@ -73,7 +73,7 @@ pub struct Bindings {
     /// Settings that together are the same as others.
     pub forbidden: Vec<Vec<Values>>,
     /// Interfaces that carry data on a node where [`INTERFACES`] is not set, the most of any node; 0 where unknown.
-    pub interfaces: usize,
+    pub interfaces: u16,
 }
 
 /// A variable that does nothing where another has some value: it is as good as unset there.

@@ -6,8 +6,9 @@ use std::fmt;
 
 use super::hca::strip;
 
-/// NCCL `src/include/socket.h`, `MAX_IFS`: further names are dropped without a word.
-const MOST_NAMES: usize = 16;
+/// Most interfaces that a list names, and that a rank binds (NCCL `src/include/socket.h`, `MAX_IFS`): further ones are dropped without
+/// a word.
+pub const MOST_INTERFACES: usize = 16;
 /// Linux `include/uapi/linux/if.h`, `IFNAMSIZ`, less its NUL.
 const LONGEST_NAME: usize = 15;
 
@@ -57,7 +58,7 @@ impl InterfaceList {
         }
         let names: Vec<String> =
             rest.split(',').enumerate().map(|(idx, name)| parse_name(idx + 1, name)).collect::<Result<_, _>>()?;
-        if MOST_NAMES < names.len() {
+        if MOST_INTERFACES < names.len() {
             return Err(InterfaceError::TooMany(names.len()));
         }
         Ok(Self { is_excluding, is_exact, names })

@@ -12,9 +12,6 @@ use super::{Facts, Transport};
 /// Channel counts that are tried where the space names none.
 const CHANNELS: [u16; 4] = [1, 2, 4, 8];
 
-/// Most interfaces that the engine binds: NCCL's own limit (`MAX_IFS`, `src/include/socket.h`).
-const MOST_INTERFACES: u16 = 16;
-
 pub(super) fn choices(facts: &Facts) -> BTreeMap<Collective, Vec<Choice>> {
     let counts = counts(facts);
     let of = |collective: &Collective| (*collective, choices_of(*collective, &counts));
@@ -26,7 +23,7 @@ pub(super) fn choices(facts: &Facts) -> BTreeMap<Collective, Vec<Choice>> {
 fn counts(facts: &Facts) -> Vec<u16> {
     let wanted = facts.selection.channels.as_deref().unwrap_or(&CHANNELS);
     let mut counts: Vec<u16> = wanted.iter().copied().filter(|count| *count <= facts.max_channels.max(1)).collect();
-    let fewest = u16::try_from(facts.bindings.interfaces).unwrap_or(u16::MAX).min(MOST_INTERFACES);
+    let fewest = facts.bindings.interfaces;
     if !counts.is_empty() && counts.iter().all(|count| *count < fewest) && facts.nccl.transport != Transport::Verbs {
         counts.push(fewest);
     }

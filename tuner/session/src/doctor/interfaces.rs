@@ -5,11 +5,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use gdrtune_profiles::grammar::ifname::InterfaceList;
+use gdrtune_profiles::grammar::ifname::{InterfaceList, MOST_INTERFACES};
 use gdrtune_wire::{Interface, Inventory};
-
-/// NCCL `src/include/socket.h`, `MAX_IFS`.
-const MOST: usize = 16;
 
 /// Taken only where there is nothing else, in this order.
 const LAST: [&str; 3] = ["docker", "lo", "virbr"];
@@ -30,7 +27,7 @@ pub(super) fn choose(inventory: &Inventory, variable: Option<&str>) -> Chosen {
     let all = &inventory.interfaces;
     let of = |is_taken: &dyn Fn(&str) -> bool| -> Vec<(String, Ipv4Addr)> {
         let taken = all.iter().filter(|interface| is_taken(&interface.name));
-        taken.filter_map(|interface| Some((interface.name.clone(), ipv4(interface)?))).take(MOST).collect()
+        taken.filter_map(|interface| Some((interface.name.clone(), ipv4(interface)?))).take(MOST_INTERFACES).collect()
     };
     if let Some(list) = variable.filter(|text| !text.is_empty()).map(InterfaceList::parse) {
         let Ok(list) = list else { return Chosen { interfaces: Vec::new(), is_named: true, is_any: false } };
@@ -89,6 +86,6 @@ mod tests {
         }
         let many: Vec<String> = (0..20).map(|number| format!("eth{number}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        assert_eq!(chosen(&many, None).split(' ').count(), MOST);
+        assert_eq!(chosen(&many, None).split(' ').count(), MOST_INTERFACES);
     }
 }

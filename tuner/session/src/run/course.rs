@@ -80,8 +80,22 @@ pub(super) struct Tuned<'a> {
 impl Tuned<'_> {
     /// Whether there were settings to try, and time or trials were over before the first one's turn.
     fn has_tried_no_setting(&self) -> bool {
-        let is_short = matches!(self.outcome.stopped_by, StoppedBy::Seconds | StoppedBy::Trials);
-        is_short && self.outcome.environments.len() == 1 && 1 < self.run.survey.space.environments()
+        let (tried, all) = self.environments();
+        self.lacked().is_some() && tried == 1 && 1 < all
+    }
+
+    /// The option of which the user gave too little for the search to end by itself.
+    const fn lacked(&self) -> Option<&'static str> {
+        match self.outcome.stopped_by {
+            StoppedBy::Trials => Some("--trials"),
+            StoppedBy::Seconds => Some("--budget"),
+            StoppedBy::Converged | StoppedBy::Request => None,
+        }
+    }
+
+    /// How many environments were tried, and of how many.
+    fn environments(&self) -> (usize, usize) {
+        (self.outcome.environments.len(), self.run.survey.space.environments())
     }
 
     /// Whether the defaults stay because too little is known.
@@ -361,26 +375,21 @@ impl Results<'_> {
 
 /// Says that nothing was found out about settings, where their turn never came.
 fn no_setting_tried(tuned: &Tuned<'_>) -> String {
-    let more = if tuned.outcome.stopped_by == StoppedBy::Trials { "--trials" } else { "--budget" };
+    let (tried, all) = tuned.environments();
+    let more = tuned.lacked().unwrap_or_default();
     format!(
-        "inconclusive, so the defaults stay: the search was over before it tried any setting, with 1 of {} environments; give a \
-         larger {more}",
-        tuned.run.survey.space.environments()
+        "inconclusive, so the defaults stay: the search was over before it tried any setting, with {tried} of {all} environments; \
+         give a larger {more}"
     )
 }
 
 /// Says how far a search came that found nothing to ship and was not done.
 fn cut_off(tuned: &Tuned<'_>) -> String {
-    let more = match tuned.outcome.stopped_by {
-        StoppedBy::Trials => "--trials",
-        StoppedBy::Seconds => "--budget",
-        StoppedBy::Converged | StoppedBy::Request => return String::new(),
-    };
-    let (tried, all) = (tuned.outcome.environments.len(), tuned.run.survey.space.environments());
-    if tried == all {
-        String::new()
-    } else {
-        format!(" (of {all} environments {tried} were tried; a larger {more} tries more)")
+    match (tuned.lacked(), tuned.environments()) {
+        (Some(more), (tried, all)) if tried != all => {
+            format!(" (of {all} environments {tried} were tried; a larger {more} tries more)")
+        }
+        _ => String::new(),
     }
 }
 

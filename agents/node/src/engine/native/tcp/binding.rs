@@ -3,13 +3,10 @@
 //! The syntax is `NCCL_SOCKET_IFNAME`'s. Unlike in NCCL, an exclusion never adds the loopback: it carries data only where it is named, or where there is
 //! nothing else.
 
-use gdrtune_profiles::grammar::ifname::InterfaceList;
+use gdrtune_profiles::grammar::ifname::{InterfaceList, MOST_INTERFACES};
 
 use super::{super::config::IFNAME_VARIABLE, interfaces::LocalInterface};
 use crate::engine::EngineError;
-
-/// NCCL's own limit (`MAX_IFS`, `src/include/socket.h`).
-const MAX_INTERFACES: usize = 16;
 
 /// Names that never carry data unless asked for: bridges to containers and virtual machines of this host.
 const NOT_BY_DEFAULT: [&str; 2] = ["docker", "virbr"];
@@ -34,7 +31,7 @@ pub(super) fn bind(all: &[LocalInterface], value: Option<&str>) -> Result<Vec<Lo
         let known = all.iter().map(|interface| interface.name.as_str()).collect::<Vec<_>>().join(", ");
         return Err(refuse(format!("no interface is left that is up with an IPv4 address; this host has {known}")));
     }
-    bound.truncate(MAX_INTERFACES);
+    bound.truncate(MOST_INTERFACES);
     Ok(bound)
 }
 
